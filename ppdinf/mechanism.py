@@ -10,10 +10,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from ppdinf._internal.values import Array, Json, NamedInFiles, as_html, as_plain, construct
+from ppdinf._internal.values import Array, Integers, Json, NamedInFiles, as_html, as_plain, construct
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.laws.likelihood import Likelihood
@@ -247,7 +246,7 @@ def _is_free(public: System, possible: PossibleTables) -> bool:
     return bool(sums.shape[1]) and not (sums.max(axis=1) != sums.min(axis=1)).nnz
 
 
-def _describe_step(step: NDArray[np.int64], unit: str) -> str:
+def _describe_step(step: Integers, unit: str) -> str:
     """Describe a smallest change of the table."""
     moved = step[step != 0]
     if moved.size == 1 and abs(moved[0]) == 1:

@@ -254,7 +254,7 @@ def test_lost_zeros_and_other_periods_are_named(tmp_path):
     read_published(table, value="n", explain=understood.append)
     assert "Codes of 'fips' such as '1001' seem to lack a leading zero" in str(understood[0])
     sums.write_text("fips,n\n01001,7\n42001,11\n")
-    with pytest.raises(LabelError, match="no label '01001' of 'fips', but '1001': one file lost leading zeros"):
+    with pytest.raises(LabelError, match=r"no label '01001' of 'fips', but '1001': one file lost leading zeros\. Save"):
         read_published(table, value="n", public=[sums])
     sums.write_text("sex,year,n\nf,2020,8\nm,2020,10\n")
     with pytest.raises(

@@ -12,7 +12,7 @@ from test_reference import public_objects
 
 ROOT = Path(__file__).parents[1]
 BUDGET = {
-    "ppdinf": {"code lines": 37_560, "files": 318, "lines": 66_040},
+    "ppdinf": {"code lines": 37_260, "files": 318, "lines": 65_620},
     "tests": {"files": 199, "lines": 53_200},
 }
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""

@@ -13,13 +13,13 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from os import PathLike
 from pathlib import Path
 
+from ppdinf._internal.values import FilePath
 from ppdinf.errors import PpdinfError, WriteError
 
 
-def as_path(path: str | PathLike[str], error: type[PpdinfError] = WriteError) -> Path:
+def as_path(path: FilePath, error: type[PpdinfError] = WriteError) -> Path:
     """Require a path that the system can have: text or a path object, without null characters and surrogates."""
     try:
         found = Path(path)
@@ -32,9 +32,7 @@ def as_path(path: str | PathLike[str], error: type[PpdinfError] = WriteError) ->
     raise error(f"{str(path)!a} is not a path: remove null and surrogate characters")
 
 
-def write_atomically(
-    path: str | PathLike[str], data: bytes | str, *, overwrite: bool = True, mode: int | None = None
-) -> None:
+def write_atomically(path: FilePath, data: bytes | str, *, overwrite: bool = True, mode: int | None = None) -> None:
     r"""Write a file completely or not at all."""
     path = as_path(path)
     goal = Path(os.path.realpath(path)) if overwrite else path
@@ -53,7 +51,7 @@ def write_atomically(
         flush_folder(goal.parent)
 
 
-def require_place(path: str | PathLike[str]) -> None:
+def require_place(path: FilePath) -> None:
     """Refuse, before any work, a file that cannot be written afterwards."""
     folder = as_path(path).absolute().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -62,7 +60,7 @@ def require_place(path: str | PathLike[str]) -> None:
         )
 
 
-def require_replaceable(path: str | PathLike[str]) -> None:
+def require_replaceable(path: FilePath) -> None:
     """Refuse, before any work, a file that `write_atomically` could not write or replace afterwards."""
     goal = Path(os.path.realpath(as_path(path)))
     require_place(goal)
@@ -70,7 +68,7 @@ def require_replaceable(path: str | PathLike[str]) -> None:
         _mode_of(goal)
 
 
-def make_folder(path: str | PathLike[str]) -> None:
+def make_folder(path: FilePath) -> None:
     """Make a folder and its missing parents."""
     path = as_path(path)
     try:

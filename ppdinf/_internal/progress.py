@@ -26,16 +26,12 @@ CHECKED = 1.0  # seconds between two checks during a long step
 _SHOWN = threading.Lock()  # held while a progress is shown
 
 
-def shows_bars() -> bool:
-    """Return whether the standard output can show a progress bar."""
-    console = Console()
-    return console.is_terminal or console.is_jupyter
+type Advance = Callable[[int], None]
+"""Report a number of completed steps."""
 
 
 @contextmanager
-def progress(
-    description: str, total: int, *, disable: bool = False, before: str = ""
-) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int, *, disable: bool = False, before: str = "") -> Iterator[Advance]:
     """Show the progress of `total` steps, unless another progress is shown or the process is a worker."""
     if disable or multiprocessing.parent_process() is not None or not _SHOWN.acquire(blocking=False):
         yield lambda n: None
@@ -48,9 +44,9 @@ def progress(
 
 
 @contextmanager
-def _shown(description: str, total: int, before: str) -> Iterator[Callable[[int], None]]:
-    pace = _Pace(total, before)
-    if shows_bars():
+def _shown(description: str, total: int, before: str) -> Iterator[Advance]:
+    pace, console = _Pace(total, before), Console()
+    if console.is_terminal or console.is_jupyter:
         with Progress(TextColumn("{task.description}"), BarColumn(24), _Words(pace), transient=True) as bar:
             task = bar.add_task(description, total=total)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from fractions import Fraction
 from html import escape
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,8 @@ type Integers = NDArray[np.int64]
 type Reals = NDArray[np.float64]
 type Flags = NDArray[np.bool_]
 """Arrays of any shape, by the type of their entries."""
+
+type FilePath = str | PathLike[str]
 
 type Json = dict[str, Any]
 """Object of a JSON file, as `json` returns it."""
@@ -191,6 +194,13 @@ def as_html(title: str, text: str = "", table: str = "") -> str:
     """Return a title, text behind a fold, and a table that is HTML already, for notebooks."""
     folded = f"<details><summary>Details</summary><p style='white-space: pre-line'>{escape(text)}</p></details>"
     return f"<p><strong>{escape(title)}</strong></p>{folded if text else ''}{table}"
+
+
+def some_of(names: Iterable[object], shown: int = 3) -> str:
+    """Join the first names in a sentence, and the number of the others."""
+    every = [*map(str, names)]
+    more = f" and {len(every) - shown} more" if len(every) > shown else ""
+    return ", ".join(every[:shown]) + more
 
 
 def _is_visible(c: str) -> bool:

@@ -11,19 +11,12 @@ schema              Histograms of the files: axes, labels, groupings by queries,
 simulate            Files with the same schema, simulated from a given table.
 """
 
-from ppdinf.census.block_measurements import read_nmf as read_nmf
-from ppdinf.census.geography import off_spine_areas as off_spine_areas
-from ppdinf.census.geography import tree as tree
-from ppdinf.census.housing import read_occupied as read_occupied
-from ppdinf.census.noisy_files import read_rows as read_rows
-from ppdinf.census.schema import PERSONS as PERSONS
-from ppdinf.census.schema import PERSONS_2020 as PERSONS_2020
-from ppdinf.census.schema import UNITS as UNITS
-from ppdinf.census.schema import UNITS_2020 as UNITS_2020
-from ppdinf.census.schema import Axis as Axis
-from ppdinf.census.schema import Histogram as Histogram
-from ppdinf.census.schema import Strategy as Strategy
-from ppdinf.census.simulate import simulate_nmf as simulate_nmf
+from ppdinf.census.block_measurements import read_nmf
+from ppdinf.census.geography import off_spine_areas, tree
+from ppdinf.census.housing import read_occupied
+from ppdinf.census.noisy_files import read_rows
+from ppdinf.census.schema import PERSONS, PERSONS_2020, UNITS, UNITS_2020, Axis, Histogram, Strategy
+from ppdinf.census.simulate import simulate_nmf
 
 __all__ = [
     "PERSONS", "PERSONS_2020", "UNITS", "UNITS_2020", "Axis", "Histogram", "Strategy", "off_spine_areas",

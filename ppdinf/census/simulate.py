@@ -105,10 +105,7 @@ def simulate_nmf(
         by = sp.csr_array((np.ones(len(codes), dtype=np.int64), (group, np.arange(len(codes)))))
         sums = (by @ table.values.reshape(len(codes), -1)).reshape(-1, *histogram.shape)
         noisy = _noisy(strategy, level, sums, rng)
-        exact = [
-            *_exact(strategy, level, sums), *_facilities(number, histogram, by),
-            *_zeros(strategy, geounits.size),
-        ]  # fmt: skip
+        exact = [*_exact(strategy, level, sums), *_facilities(number, histogram, by)]
         for kind, queries in ((DPQUERY, list(noisy)), (CONSTRAINT, exact)):
             place = Path(root, dataset, f"{level}.parquet", kind)
             parts = [
@@ -135,13 +132,10 @@ def _exact(strategy: Strategy, level: str, sums: Integers) -> Iterator[Query]:
     for name in strategy.exact.get(level, ()):
         groupings = strategy.histogram.query(name)
         yield f"{name}_con", groupings, _answers(strategy.histogram, groupings, sums), 0.0, "="
-
-
-def _zeros(strategy: Strategy, geounits: int) -> Iterator[Query]:
     for name, query in strategy.zeros.items():
         groupings = strategy.histogram.query(query)
         size = math.prod(strategy.histogram.query_shape(groupings))
-        yield f"{name}_con", groupings, np.zeros((geounits, size), dtype=np.int64), 0.0, "="
+        yield f"{name}_con", groupings, np.zeros((len(sums), size), dtype=np.int64), 0.0, "="
 
 
 def _number_of(facilities: xr.DataArray, table: xr.DataArray) -> Integers:

@@ -37,7 +37,6 @@ def check(
     from ppdinf.releases.part_index import HOLDS, read_index
     from ppdinf.releases.sealed import has_field
 
-    console = stdout()
     if key is None and (title is not None or period is not None):
         raise SignatureError("--title and --period are parts of a signature: give the public key of the signer, --key")
     signed = None if key is None else _signed(file, key, title, period)
@@ -45,35 +44,35 @@ def check(
     if isinstance(release, ppd.releases.ReleaseParts):
         for label in release:
             release.verified_file(label)
-    notes(console, f"{file.name} is complete: every part matches its digest.")
+    notes(f"{file.name} is complete: every part matches its digest.")
     if signed is not None:
-        notes(console, signed)
+        notes(signed)
     if isinstance(release, ppd.releases.ReleaseParts):
-        notes(console, f"A release of {release.guarantee.cells} cells in {len(release)} files by {release.by}.")
-        paragraphs(console, "Guarantee", release.guarantee.describe())
+        notes(f"A release of {release.guarantee.cells} cells in {len(release)} files by {release.by}.")
+        paragraphs("Guarantee", release.guarantee.describe())
         return
     if isinstance(release, ppd.Measurements):
-        notes(console, f"It holds measurements as stated by its creator, without a guarantee: {release!r}")
+        notes(f"It holds measurements as stated by its creator, without a guarantee: {release!r}")
         return
     sizes = ", ".join(f"{dim} ({size})" for dim, size in zip(release.dims, release.shape, strict=True))
     below = int((release.table < 0).sum())
-    notes(console, WHO[release.provenance])
-    notes(console, f"{release.frame.size} cells by {sizes}; {below} of them are negative.")
+    notes(WHO[release.provenance])
+    notes(f"{release.frame.size} cells by {sizes}; {below} of them are negative.")
     covariates = [name for name in release.frame.coords if name not in release.dims]
     if covariates:
-        notes(console, f"Published covariates: {', '.join(covariates)}.")
+        notes(f"Published covariates: {', '.join(covariates)}.")
 
     report = release.check()
     if len(report):
         found = np.where(report["agrees"], "the same", report["found"].map("{:,}".format))
         rows = zip(report.index, report["public"].map("{:,}".format), found, strict=True)
-        print_table(console, ("public sum", "value", "noisy table"), list(rows)[:SHOWN])
+        print_table(("public sum", "value", "noisy table"), list(rows)[:SHOWN])
         if len(report) > SHOWN:
-            notes(console, f"... and {len(report) - SHOWN} more.")
+            notes(f"... and {len(report) - SHOWN} more.")
         kept = int(report["agrees"].sum())
-        notes(console, f"The noisy table keeps {kept} of {len(report)} public sums.")
-    paragraphs(console, "Guarantee", release.guarantee.describe())
-    paragraphs(console, "Noise", str(release.plan) if release.plan else "the file does not state how it was drawn")
+        notes(f"The noisy table keeps {kept} of {len(report)} public sums.")
+    paragraphs("Guarantee", release.guarantee.describe())
+    paragraphs("Noise", str(release.plan) if release.plan else "the file does not state how it was drawn")
 
 
 def _signed(file: Path, key: Path, title: str | None, period: str | None) -> str:
@@ -100,10 +99,9 @@ def new(
 
     secret = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=True) if passphrase else None
     made = new_key(file, passphrase=secret)
-    console = stdout()
     public = quoted(f"{file}.pub")
-    notes(console, f"Written: {quoted(file)} (private: its holder can sign as you) and {public} (public).")
-    notes(console, f"Fingerprint: {made}")
+    notes(f"Written: {quoted(file)} (private: its holder can sign as you) and {public} (public).")
+    notes(f"Fingerprint: {made}")
 
 
 @key.command("show")
@@ -111,7 +109,7 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE.pub", help="Public k
     """Print the fingerprint of a public key, for comparison with the publication of its owner."""
     from ppdinf.releases.signatures import fingerprint
 
-    notes(stdout(), f"Fingerprint: {fingerprint(file)}")
+    notes(f"Fingerprint: {fingerprint(file)}")
 
 
 def sign(
@@ -133,10 +131,7 @@ def sign(
         if not str(error).endswith("needs its passphrase"):
             raise
         made = signed(file, key, **stated, passphrase=typer.prompt("Passphrase", hide_input=True))
-    notes(
-        stdout(),
-        f"Signed: {quoted(made)} is the signature of {file.name} with the title {title!r} and the period {period!r}.",
-    )
+    notes(f"Signed: {quoted(made)} is the signature of {file.name} with the title {title!r} and the period {period!r}.")
 
 
 OPTIONAL = {"nutpie": "nutpie", "numpyro": "jax", "blackjax": "jax", "cryptography": "sign", "pyarrow": "census"}
@@ -148,20 +143,19 @@ def doctor() -> None:
 
     Needs no network and no file. Each failure is printed with its remedy; exit code 1 if there is one.
     """
-    console = stdout()
     packages = [(name, metadata.version(name)) for name in ("ppdinf", "pymc", "pytensor", "numba", "numpy")]
-    notes(console, ", ".join(f"{name} {number}" for name, number in packages))
+    notes(", ".join(f"{name} {number}" for name, number in packages))
     for package, extra in OPTIONAL.items():
         missing = f"not installed, and optional: pip install 'ppdinf[{extra}]'"
-        notes(console, f"{package}: {metadata.version(package) if find_spec(package) else missing}")
+        notes(f"{package}: {metadata.version(package) if find_spec(package) else missing}")
     failures = 0
     for what, (compiled, remedy) in COMPILED.items():
         try:
-            console.print(shown(f"{what}: {compiled()}"), soft_wrap=True)  # paths in one piece, to be copied
+            stdout().print(shown(f"{what}: {compiled()}"), soft_wrap=True)  # paths in one piece, to be copied
         except Exception as error:  # every failure is reported
             failures += 1
-            console.print(f"[bold red]Failed:[/] {what}: {shown(str(error))}")
-            notes(console, f"Remedy: {remedy}")
+            stdout().print(f"[bold red]Failed:[/] {what}: {shown(str(error))}")
+            notes(f"Remedy: {remedy}")
     if failures:
         raise typer.Exit(1)
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import make_folder, require_replaceable, write_atomically
-from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, quoted, stage, stdout
+from ppdinf._internal.values import Json
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, quoted, stage
 from ppdinf.errors import LabelError
 
 if TYPE_CHECKING:
-    import xarray as xr
+    from xarray import DataArray
 
     from ppdinf.releases import Release
     from ppdinf.report import RateAnalysis
@@ -73,30 +73,20 @@ def infer(
             "measurements, with the same --rule and --noise. Write a regression of them as a model in Python: "
             "ppd.PartiallyPrivate(..., release=ppd.read_published(...))"
         )
-    console = stdout()
     sampling = {"draws": draws, "chains": chains, "cores": cores, "random_seed": seed}
     if formula is not None:
         if exposure is not None or previous is not None or name != "count":
             raise LabelError(
                 "--formula excludes --exposure, --previous and --name: write + offset(log(persons)) and names in it"
             )
-        _regression(console, release, file, formula, family, covariates, output, sampling)
+        _regression(release, file, formula, family, covariates, output, sampling)
         return
     settings = {"name": name, "exposure": exposure, "previous": previous, **sampling}
-    analysis = run(console, release, settings, output, f"{name.capitalize()} from {file.name}", file.name)
-    if not analysis.diagnosis.ok:
-        raise typer.Exit(1)
+    run(release, settings, output, f"{name.capitalize()} from {file.name}", file.name)
 
 
 def _regression(
-    console: Console,
-    release: Release,
-    file: Path,
-    formula: str,
-    family: Any,
-    covariates: Path | None,
-    output: Path,
-    sampling: dict[str, Any],
+    release: Release, file: Path, formula: str, family: Any, covariates: Path | None, output: Path, sampling: Json
 ) -> None:
     """Fit a formula and write the parameters, the counts and the code of the model."""
     import arviz as az
@@ -110,7 +100,7 @@ def _regression(
     files = [output / name for name in ("parameters.csv", "posterior.csv", "model.py")]
     for written in files:
         require_replaceable(written)
-    with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=console.is_terminal):
+    with plain_warnings(), stage("Sampling the posterior", shows_progress=True):
         fitted = ppd.fit(formula, release, family=family, data=data, **sampling)
     counts = ppd.sample_confidential(fitted.idata, fitted.model, random_seed=sampling["random_seed"] + 1)
     hidden = re.compile(rf"(.*_)?(level|unit)|{counts.name}")
@@ -121,23 +111,14 @@ def _regression(
     write_atomically(files[2], fitted.source(str(file), str(covariates)))
     diagnosis = ppd.diagnose(fitted.idata, fitted.model)
     verdict = "Checks" if diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
-    paragraphs(console, "Posterior (ArviZ summary)", parameters.to_string())
-    paragraphs(console, verdict, str(diagnosis))
-    paragraphs(console, "Written", "\n".join(map(str, files)))
+    paragraphs("Posterior (ArviZ summary)", parameters.to_string())
+    paragraphs(verdict, str(diagnosis))
+    paragraphs("Written", "\n".join(map(str, files)))
     if not diagnosis.ok:
         raise typer.Exit(1)
 
 
-def run(
-    console: Console,
-    release: Release,
-    settings: dict[str, Any],
-    output: Path,
-    title: str,
-    file: str,
-    about: str = "",
-    truth: xr.DataArray | None = None,
-) -> RateAnalysis:
+def run(release: Release, settings: Json, output: Path, title: str, file: str, truth: DataArray | None = None) -> None:
     """Fit the ready model to a release, print the results and write the report."""
     from ppdinf.report import analyse_rates, write_report
     from ppdinf.report.analysis_report import FIGURES, require_report
@@ -146,36 +127,36 @@ def run(
     make_folder(output)
     for written in ("report.html", "posterior.csv", *(f"{figure}.png" for figure in FIGURES)):
         require_replaceable(output / written)
-    with plain_warnings(console), stage(console, "Sampling the posterior", shows_progress=console.is_terminal):
+    with plain_warnings(), stage("Sampling the posterior", shows_progress=True):
         analysis = replace(analyse_rates(release, **settings, progressbar=True), truth=truth)
-    with stage(console, "Drawing figures"):
+    about = "" if truth is None else "The epidemic is simulated: no real place, person or count."
+    with stage("Drawing figures"):
         finding = write_report(analysis, output / "report.html", title=title, release_file=file, about=about)
         write_atomically(output / "posterior.csv", analysis.table().to_csv(index=False))
     drawn, finished = (analysis.idata.posterior.sizes[dim] for dim in ("draw", "chain"))
     if (drawn, finished) != (settings["draws"], settings["chains"]):
         notes(
-            console,
             f"Interrupted: the results use the first {drawn} of {settings['draws']} draws of {finished} of "
-            f"{settings['chains']} chains.",
+            f"{settings['chains']} chains."
         )
 
     verdict = "Checks" if analysis.diagnosis.ok else "[red]Checks: do not use this posterior yet[/]"
-    paragraphs(console, verdict, f"{analysis.diagnosis}\n{finding}".rstrip())
+    paragraphs(verdict, f"{analysis.diagnosis}\n{finding}".rstrip())
     if not analysis.diagnosis.ok:
         chains = "" if settings["chains"] >= 4 else " --chains 4"
         again = f"Next: the same command with --draws {_enough(analysis, settings['draws'])}{chains}"
         diverged = bool(analysis.idata.sample_stats["diverging"].any())
         notes(
-            console,
             "Next: a model of your own with a narrower prior for the spread of the rates (ppdinf.models.rates has the "
             "model of this command). Chains diverged even with short steps, and more draws do not help."
             if diverged
-            else f"{again}, unless a line above states that longer chains do not help.",
+            else f"{again}, unless a line above states that longer chains do not help."
         )
-    paragraphs(console, "Posterior (ArviZ summary)", analysis.summary().to_string())
-    paragraphs(console, "Guarantee (complete in the report)", release.guarantee.describe_unit())
-    paragraphs(console, "Written", "\n".join(sorted(quoted(path) for path in output.iterdir())))
-    return analysis
+    paragraphs("Posterior (ArviZ summary)", analysis.summary().to_string())
+    paragraphs("Guarantee (complete in the report)", release.guarantee.describe_unit())
+    paragraphs("Written", "\n".join(sorted(quoted(path) for path in output.iterdir())))
+    if not analysis.diagnosis.ok:
+        raise typer.Exit(1)
 
 
 def _enough(analysis: RateAnalysis, draws: int) -> int:
@@ -215,43 +196,36 @@ def demo(
     county counts are released with noise; a hierarchical Poisson model is fitted to the release alone.
     Exit code 1 when the posterior fails its checks.
     """
-    console = stdout()
-    with stage(console, "Reading the confidential table" if data else "Simulating an epidemic"):
+    with stage("Reading the confidential table" if data else "Simulating an epidemic"):
         cases = _cases(data, population)
         table = _month(cases, month)
     if "population" in table.coords and "column" in cases.population.attrs:
-        notes(
-            console,
-            f"Populations: column {cases.population.attrs['column']!r} of {population.name if population else ''}",
-        )
+        notes(f"Populations: column {cases.population.attrs['column']!r} of {population.name if population else ''}")
 
     declared = [str(name) for name in table.coords if name not in table.dims]
     public = ppd.invariants.total() & ppd.invariants.covariates(*declared)
     file = output / f"cases-{month}.ppd"
     make_folder(output)
     mechanism = ppd.GeneralizedLaplace(public, epsilon=epsilon)
-    with plain_warnings(console), stage(console, f"Releasing {table.size} counts, epsilon = {epsilon}"):
+    with plain_warnings(), stage(f"Releasing {table.size} counts, epsilon = {epsilon}"):
         mechanism.release(table).save(file, overwrite=True)
     release = ppd.read_release(file)  # from here on only the file is used, as by an analyst
 
     exposure = "population" if "population" in declared else None
     sampling = {"draws": draws, "chains": chains, "cores": cores, "random_seed": seed}
     settings = {"name": "cases", "exposure": exposure, "previous": "previous_cases", **sampling}
-    about = "" if data else "The epidemic is simulated: no real place, person or count."
     title = f"Cases by county, {month}"
-    analysis = run(console, release, settings, output, title, file.name, about, None if data else table)
-    if not analysis.diagnosis.ok:
-        raise typer.Exit(1)
+    run(release, settings, output, title, file.name, None if data else table)
 
 
-def _cases(data: Path | None, population: Path | None) -> xr.DataArray:
+def _cases(data: Path | None, population: Path | None) -> DataArray:
     if data is None and population is not None:
         raise LabelError("--population requires --data: the simulated epidemic includes populations")
     datasets = ppd.datasets
     return (datasets.epidemic() if data is None else datasets.read_epidemic(data, population=population)).cases
 
 
-def _month(cases: xr.DataArray, month: str) -> xr.DataArray:
+def _month(cases: DataArray, month: str) -> DataArray:
     """Select the counts of one month, with the counts of the previous month as a coordinate."""
     known = cases.month.values.tolist()
     for wanted in (month, _before(month)):

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from fractions import Fraction
 from pathlib import Path
 
 import typer
@@ -45,7 +44,7 @@ class PlainErrors(TyperGroup):
 
 
 def stdout() -> Console:
-    """Return a console for the output of a command; new for each command, because tests and pipes change stdout."""
+    """Return a console for the output of a command; new each time, because tests and pipes change stdout."""
     return Console(highlight=False)
 
 
@@ -59,42 +58,35 @@ def quoted(path: Path | str) -> str:
     return shlex.quote(str(path))
 
 
-def notes(console: Console, text: str) -> None:
+def notes(text: str) -> None:
     """Print text with labels or messages, without markup in brackets."""
-    console.print(shown(text))
+    stdout().print(shown(text))
 
 
-def wrote(console: Console, path: Path, rows: int = 0) -> None:
+def wrote(path: Path, rows: int = 0) -> None:
     """Print the name of a written file."""
     table = f": {rows} rows" if rows else ""
-    notes(console, f"Wrote {quoted(path.name)}{table}.")
+    notes(f"Wrote {quoted(path.name)}{table}.")
 
 
-def paragraphs(console: Console, title: str, text: str) -> None:
+def paragraphs(title: str, text: str) -> None:
     """Print a heading and the text below it."""
-    console.print(f"\n[bold]{title}[/]")
-    console.print(shown(text))
+    stdout().print(f"\n[bold]{title}[/]")
+    stdout().print(shown(text))
 
 
-def print_table(console: Console, columns: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+def print_table(columns: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
     """Print rows of values as text."""
     table = Table(*map(str, columns), header_style="bold")
     for row in rows:
         table.add_row(*(escape(visible(str(value))) for value in row))
-    console.print(table)
-
-
-def loss_shown(loss: Fraction | float) -> str:
-    """Format a loss as guarantees do."""
-    from ppdinf.privacy.unit_loss import format_loss
-
-    return format_loss(loss)
+    stdout().print(table)
 
 
 @contextmanager
-def stage(console: Console, doing: str, *, shows_progress: bool = False) -> Iterator[None]:
+def stage(doing: str, *, shows_progress: bool = False) -> Iterator[None]:
     """Print a stage while it runs, unless it shows its progress, and its duration."""
-    started = time.perf_counter()
+    console, started = stdout(), time.perf_counter()
     if not console.is_terminal:
         console.print(f"{shown(doing)} ...")  # status lines require a terminal
     with nullcontext() if shows_progress else console.status(shown(doing)):
@@ -103,10 +95,10 @@ def stage(console: Console, doing: str, *, shows_progress: bool = False) -> Iter
 
 
 @contextmanager
-def plain_warnings(console: Console) -> Iterator[None]:
+def plain_warnings() -> Iterator[None]:
     """Print each warning once, as a line; `ppdinf.diagnose` also returns its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         yield
     for text in dict.fromkeys(str(entry.message) for entry in caught if issubclass(entry.category, PrivacyWarning)):
-        console.print(f"[bold yellow]Warning:[/] {shown(text)}")
+        stdout().print(f"[bold yellow]Warning:[/] {shown(text)}")

@@ -14,14 +14,13 @@ from rich.table import Table
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.rationals import as_fraction
-from ppdinf.cli.plain_output import loss_shown, notes, quoted, stdout
+from ppdinf.cli.plain_output import notes, quoted, stdout
 from ppdinf.cli.published_commands import NOT_TOTAL, REPORT, names_in
 from ppdinf.cli.release_commands import NORM, PUBLIC, read_statements
 from ppdinf.errors import LabelError, PrivacyError, WriteError
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.console import Console
     from xarray import DataArray
 
     from ppdinf.mechanisms.error_plan import ErrorPlan, Family
@@ -69,7 +68,6 @@ def plan(
     if (cv is None) != (at is None):
         raise PrivacyError("--cv is the largest relative error, --at its count: give both, or neither")
     share = None if cv is None else _share(cv)
-    console = stdout()
     statements, groups = read_statements(public or [], [])
     labels = _labels(table, count, dims, shape, groups, not_total or [])
     families: dict[str, tuple[Family, list[str]]] = {}
@@ -86,28 +84,28 @@ def plan(
         loss = each.loss_for(cv=share, at=at)
         answer, meaning = f"{cv} at {at} persons requires {name} = {loss}.", each.guarantee(loss).describe_unit()
         answers[answer] = meaning
-        notes(console, f"{answer} {meaning}\n")
+        notes(f"{answer} {meaning}\n")
     tables, explanation = tables_of(plans, sizes, gaps)
-    show_tables(console, tables, explanation)
+    show_tables(tables, explanation)
     if figure is not None:
         _draw(plans, figure, share, at)
-        notes(console, f"Figure: {quoted(figure)}.")
+        notes(f"Figure: {quoted(figure)}.")
     if report is not None:
         from ppdinf.report import write_plan
 
         write_plan(plans, report, answers=answers, tables=tables, explanation=explanation, cv=share, at=at)
-        notes(console, f"Report: {quoted(report)}.")
+        notes(f"Report: {quoted(report)}.")
 
 
 def _one_person(guarantee: Guarantee) -> tuple[str, str]:
     """Format the largest loss of one person, and the factor of the odds that it permits."""
-    from ppdinf.privacy.unit_loss import factor_of, round_up
+    from ppdinf.privacy.unit_loss import factor_of, format_loss, round_up
 
     loss, delta = guarantee.loss_of_unit, guarantee.delta_of_unit
     if loss == math.inf:
         return "no limit", "no limit"
     delta_shown = f", delta = {round_up(delta)}" if delta else ""
-    return f"{loss_shown(loss)}{delta_shown}", f"x {factor_of(loss)}" if guarantee.rho is None else ""
+    return f"{format_loss(loss)}{delta_shown}", f"x {factor_of(loss)}" if guarantee.rho is None else ""
 
 
 def _draw(plans: dict[str, ErrorPlan], figure: Path, cv: str | None, at: int | None) -> None:
@@ -183,7 +181,7 @@ def tables_of(plans: dict[str, ErrorPlan], sizes: list[int], gaps: list[int]) ->
     return {title: pd.DataFrame(lines) for title, lines in rows.items()}, explanation
 
 
-def show_tables(console: Console, tables: dict[str, pd.DataFrame], explanation: str) -> None:
+def show_tables(tables: dict[str, pd.DataFrame], explanation: str) -> None:
     """Print the tables of plans."""
     for title, table in tables.items():
         shown = Table(title=title, title_justify="left", header_style="bold", box=SIMPLE_HEAD, padding=0)
@@ -191,5 +189,5 @@ def show_tables(console: Console, tables: dict[str, pd.DataFrame], explanation: 
             shown.add_column(str(column), overflow="fold", no_wrap=column == "loss", justify="right")
         for row in table.itertuples(index=False, name=None):
             shown.add_row(*row)
-        console.print(shown)
-    notes(console, explanation)
+        stdout().print(shown)
+    notes(explanation)

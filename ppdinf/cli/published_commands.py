@@ -14,7 +14,7 @@ import typer
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_replaceable, write_atomically
-from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, stdout, wrote
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, wrote
 from ppdinf.errors import PpdinfError, PrivacyError
 
 SHOWN = 20  # rows that a command prints
@@ -156,20 +156,20 @@ def read(
     cells = None if output is None else output.with_suffix(".cells.csv")
     for path in filter(None, (output, cells)):
         require_replaceable(path)
-    console, understood = stdout(), list[Any]()
+    understood = list[Any]()
 
     def explain(found: object) -> None:
         understood.append(found)
-        notes(console, str(found))
+        notes(str(found))
 
     seen = table.read(explain)
     if output is not None and cells is not None:
         output.unlink(missing_ok=True)
         seen.save(output)
-        wrote(console, output)
+        wrote(output)
         if understood and table.over is None and table.of is None:
             write_atomically(cells, clean_cells(understood[0]).to_csv(index=False))
-            wrote(console, cells)
+            wrote(cells)
 
 
 @takes_published_table
@@ -188,35 +188,32 @@ def audit(
     """
     for path in filter(None, (output, report)):
         require_replaceable(path)
-    console = stdout()
     seen = table.read()
     bounds = ppd.identified_bounds(seen, seconds=seconds)
     disclosed, open_cells = bounds[bounds.disclosed], bounds[~bounds.exact]
     several = int((bounds.lower < bounds.upper).sum())
     have = "has" if several == 1 else "have"
-    notes(console, f"{_cells(len(bounds))}; {several} {have} more than one possible count.")
+    notes(f"{_cells(len(bounds))}; {several} {have} more than one possible count.")
     if len(disclosed):
         title = f"{_cells(len(disclosed), ' is', ' are')} not published, but determined"
-        paragraphs(console, title, disclosed.lower.rename("count").head(SHOWN).to_string())
+        paragraphs(title, disclosed.lower.rename("count").head(SHOWN).to_string())
         if len(disclosed) > SHOWN:
-            notes(console, f"... and {len(disclosed) - SHOWN} more.")
+            notes(f"... and {len(disclosed) - SHOWN} more.")
     else:
-        notes(console, "No cell that is not published is determined.")
+        notes("No cell that is not published is determined.")
     totals = seen.possible_totals() if several else []  # determined cells need no total
     for sentence in totals:
-        notes(console, sentence)
+        notes(sentence)
     if len(open_cells):
-        notes(
-            console, f"{_cells(len(open_cells), ' is', ' are')} undecided after {seconds:g} s: allow more by --seconds."
-        )
+        notes(f"{_cells(len(open_cells), ' is', ' are')} undecided after {seconds:g} s: allow more by --seconds.")
     if output is not None:
         write_atomically(output, bounds.to_csv())
-        wrote(console, output, len(bounds))
+        wrote(output, len(bounds))
     if report is not None:
         from ppdinf.report import write_bounds
 
         write_bounds(bounds, report, f"Possible counts of {table.files[0].name}", totals)
-        wrote(console, report)
+        wrote(report)
     if len(disclosed) or len(open_cells):
         raise typer.Exit(1)
 
@@ -252,25 +249,24 @@ def denoise(
     if report is not None and report.resolve() == output.resolve():
         raise PpdinfError(f"--output and --report name the same file, {output.name}: choose two names")
     statement = ppd.invariants.margin(*by) if by else None
-    console = stdout()
     published = table.read()
     require_columns(published, statement)
-    with plain_warnings(console):
+    with plain_warnings():
         denoised = ppd.denoise(published, draws, rng=seed)
     results = denoised.summary(statement)
     denoised.save(output, statement)
-    paragraphs(console, "Counts, with 90 % intervals", results.head(SHOWN).round(1).to_string())
+    paragraphs("Counts, with 90 % intervals", results.head(SHOWN).round(1).to_string())
     if len(results) > SHOWN:
-        notes(console, f"... and {len(results) - SHOWN} more.")
-    wrote(console, output, len(results))
+        notes(f"... and {len(results) - SHOWN} more.")
+    wrote(output, len(results))
     if report is not None:
         denoised.report(report, statement)
-        wrote(console, report)
+        wrote(report)
     drawn = denoised.draws.sizes["draw"]
     if drawn < draws:
-        notes(console, f"Interrupted: the results use the first {drawn} of {draws} draws of each chain.")
+        notes(f"Interrupted: the results use the first {drawn} of {draws} draws of each chain.")
     for problem in denoised.problems:
-        notes(console, problem)
+        notes(problem)
     if denoised.problems:
         raise typer.Exit(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,16 +10,14 @@ import typer
 
 import ppdinf as ppd
 from ppdinf._internal.atomic_files import require_place
-from ppdinf.cli.plain_output import loss_shown, notes, paragraphs, plain_warnings, print_table, quoted, stage, stdout
+from ppdinf.cli.plain_output import notes, paragraphs, plain_warnings, print_table, quoted, stage
 from ppdinf.cli.published_commands import NOT_TOTAL, names_in
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from xarray import DataArray
 
     from ppdinf.invariants import Public
-    from ppdinf.mechanisms.table_mechanism import TableMechanism
     from ppdinf.releases import Release
     from ppdinf.sessions import Session
 
@@ -84,7 +83,6 @@ def release(
     """
     if (epsilon is None) == (rho is None):
         raise PrivacyError("give either --epsilon for Laplace noise or --rho for Gaussian noise")
-    console = stdout()
     require_new(output)
     budget = None if session is None else ppd.Session.open(session)
     statements, groups = read_statements(public or [], covariate or [])
@@ -94,7 +92,7 @@ def release(
     for dim, dim_labels in declared.items():
         statements &= ppd.invariants.labels(dim, dim_labels)
     names = names_in(dims)
-    with stage(console, f"Reading {table.name}"):
+    with stage(f"Reading {table.name}"):
         data = ppd.datasets.read_table(
             table,
             count=count,
@@ -103,30 +101,20 @@ def release(
             labels=declared,
             not_totals=not_total or (),
         )
-    _refuse_all_open(statements, data, public or [])
+    if statements.on(data).fixed.all():
+        raise PrivacyError(
+            f"--public {' --public '.join(public or [])} fixes every cell, so that the confidential table would be "
+            "published without noise: make less public, such as --public total; nothing was written"
+        )
     _refuse_leaks(statements, data)
-    with plain_warnings(console), stage(console, "Drawing noise"):
+    with plain_warnings(), stage("Drawing noise"):
         gaussian = None if rho is None else ppd.GeneralizedGaussian(statements, rho=rho)
         mechanism = gaussian or ppd.GeneralizedLaplace(statements, epsilon=epsilon or "", norm=norm)
-        made = draw_release(mechanism, data, budget, output.stem, part, allow_mcmc=allow_mcmc)
-    write_release(console, made, output, f"{made.frame.size} cells, {len(made.public.names)} public sums", budget)
-
-
-def draw_release(
-    mechanism: TableMechanism,
-    data: DataArray,
-    budget: Session | None,
-    name: str,
-    part: str | None,
-    *,
-    allow_mcmc: bool = False,
-) -> Release:
-    """Draw a release, within the budget of a session if there is one."""
-    if budget is None and part is not None:
-        raise PrivacyError("--part requires a session with a partition: give its file with --session")
-    if budget is None:
-        return mechanism.release(data, allow_mcmc=allow_mcmc)
-    return budget.release(mechanism, data, name=name, part=part, allow_mcmc=allow_mcmc)
+        if budget is None and part is not None:
+            raise PrivacyError("--part requires a session with a partition: give its file with --session")
+        draw = mechanism.release if budget is None else partial(budget.release, mechanism, name=output.stem, part=part)
+        made = draw(data, allow_mcmc=allow_mcmc)
+    write_release(made, output, f"{made.frame.size} cells, {len(made.public.names)} public sums", budget)
 
 
 def require_new(output: Path) -> None:
@@ -139,18 +127,20 @@ def require_new(output: Path) -> None:
     require_place(output)
 
 
-def write_release(console: Console, made: Release, output: Path, held: str, budget: Session | None) -> None:
+def write_release(made: Release, output: Path, held: str, budget: Session | None) -> None:
     """Write a release, and print its guarantee, its contents and the remaining budget."""
+    from ppdinf.privacy.unit_loss import format_loss
+
     made.save(output)
-    paragraphs(console, "Guarantee", made.guarantee.describe())
-    paragraphs(console, "Written", f"{quoted(output)} ({held})")
+    paragraphs("Guarantee", made.guarantee.describe())
+    paragraphs("Written", f"{quoted(output)} ({held})")
     if budget is None:
-        notes(console, "This release has no budget: ppdinf session keeps a budget for all releases of the same people.")
+        notes("This release has no budget: ppdinf session keeps a budget for all releases of the same people.")
     else:
-        left = ", ".join(f"{name} = {loss_shown(value)}" for name, value in budget.left.items())
+        left = ", ".join(f"{name} = {format_loss(value)}" for name, value in budget.left.items())
         loss = f"All releases: {budget.guarantee.describe_unit()}"
-        paragraphs(console, "Budget", f"{loss}\n{left} is left in {budget.path.name}")
-    notes(console, f"Verify the file with: ppdinf check {quoted(output)}")
+        paragraphs("Budget", f"{loss}\n{left} is left in {budget.path.name}")
+    notes(f"Verify the file with: ppdinf check {quoted(output)}")
 
 
 def read_labels(texts: list[str], option: str = "--labels") -> dict[str, list[str]]:
@@ -178,15 +168,6 @@ def _refuse_leaks(statements: Public, data: DataArray) -> None:
         )
     if copied := copied_counts(frame, cells):
         raise PrivacyError(f"{copied.split(':')[0]}: leave out that --covariate; nothing was written")
-
-
-def _refuse_all_open(statements: Public, data: DataArray, public: list[str]) -> None:
-    """Refuse statements that fix every cell, as the margin of the only dimension does."""
-    if statements.on(data).fixed.all():
-        raise PrivacyError(
-            f"--public {' --public '.join(public)} fixes every cell, so that the confidential table would be published "
-            "without noise: make less public, such as --public total; nothing was written"
-        )
 
 
 def read_statements(statements: list[str], covariates: list[str]) -> tuple[Public, list[str]]:
@@ -233,22 +214,22 @@ def counts(
     First the histogram is privatized; then every cell gets noise, and the noisy cells are re-ranked to the histogram.
     No sum and no cell is exact. The noise cannot be repeated; every further release of the table adds its loss.
     """
-    console = stdout()
     require_new(output)
     if most is not None and most < 1:
         raise PrivacyError(f"--most must be at least 1, found {most}")
     budget = None if session is None else ppd.Session.open(session)
     mechanism = ppd.counts.TwoStage(epsilon, None if most is None else most + 1, split=split, constructor=constructor)
-    with stage(console, f"Reading {table.name}"):
+    with stage(f"Reading {table.name}"):
         data = ppd.datasets.read_table(table, count=count, dims=names_in(dims))
     if top_code and most is not None:
         data = data.clip(max=most)
     elif most is not None and bool((data > most).any()):
         raise CountError(f"some counts are larger than --most {most}: give a larger bound, or --top-code")
-    with plain_warnings(console), stage(console, "Privatizing the histogram, then the cells"):
-        made = draw_release(mechanism, data, budget, output.stem, None)
+    with plain_warnings(), stage("Privatizing the histogram, then the cells"):
+        draw = mechanism.release if budget is None else partial(budget.release, mechanism, name=output.stem)
+        made = draw(data)
     counted = "counts" if most is None else f"counts from 0 to {most}"
-    write_release(console, made, output, f"{made.frame.size} cells with {counted}", budget)
+    write_release(made, output, f"{made.frame.size} cells with {counted}", budget)
 
 
 FILE = Annotated[Path, typer.Argument(metavar="FILE", help="Session file, such as **cases.budget**.")]
@@ -286,34 +267,33 @@ def begin(
         raise FileExistsError(f"{file} exists: show it with ppdinf session show {quoted(file)}, or choose another name")
     parts = read_labels(partition, "--partition") if partition else None
     budget = {"epsilon": epsilon, "delta": delta, "rho": rho}
-    show_session(stdout(), ppd.Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))
+    show_session(ppd.Session.open(file, **budget, unit=unit, contributions=contributions, partition=parts))
 
 
 @session.command("show")
 def show(file: FILE) -> None:
     """Print the spent budget of each release and the remaining budget. Every line of the file is verified."""
-    show_session(stdout(), ppd.Session.open(file))
+    show_session(ppd.Session.open(file))
 
 
-def show_session(console: Console, opened: ppd.Session) -> None:
+def show_session(opened: ppd.Session) -> None:
     """Print what a session has spent, what is left, and its releases."""
+    from ppdinf.privacy.unit_loss import format_loss
+
     left, spent, releases = opened.left, opened.spent, opened.table()
     together = opened.guarantee if len(releases) and (releases["outcome"] != "void").any() else None
     if together is not None:
-        notes(console, f"All releases: {together.describe_unit()}")
-    notes(console, opened.budget.describe(opened.unit, opened.contributions))
+        notes(f"All releases: {together.describe_unit()}")
+    notes(opened.budget.describe(opened.unit, opened.contributions))
     records = "1 record" if opened.contributions == 1 else f"up to {opened.contributions} records"
-    notes(console, f"Protects one {opened.unit} with {records} in each table.")
-    notes(console, f"Budget per unit of {'squared ' * ('rho' in left)}distance, or between neighbours:")
+    notes(f"Protects one {opened.unit} with {records} in each table.")
+    notes(f"Budget per unit of {'squared ' * ('rho' in left)}distance, or between neighbours:")
     for name, total in opened.budget.total.items():
-        notes(
-            console,
-            f"{name}: {loss_shown(spent[name])} of {loss_shown(total)} spent, {loss_shown(left[name])} remaining.",
-        )
+        notes(f"{name}: {format_loss(spent[name])} of {format_loss(total)} spent, {format_loss(left[name])} remaining.")
     if len(releases):
         releases = releases.drop(columns=["public", "per"])  # the guarantee below says both
         texts = releases.map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
-        print_table(console, ("release", *texts.columns), texts.itertuples(name=None))
+        print_table(("release", *texts.columns), texts.itertuples(name=None))
     if together is not None:
-        paragraphs(console, "Guarantee of all releases", together.describe())
-    notes(console, f"Digest of the last line: {opened.digest} (record it elsewhere to detect removed last lines)")
+        paragraphs("Guarantee of all releases", together.describe())
+    notes(f"Digest of the last line: {opened.digest} (record it elsewhere to detect removed last lines)")

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from ppdinf._internal.atomic_files import make_folder
-from ppdinf.cli.plain_output import notes, print_table, quoted, stdout
+from ppdinf.cli.plain_output import notes, print_table, quoted
 
 PACKAGE = Path(__file__).parents[1]
 PLACES = {PACKAGE / "case_studies": "ppdinf.case_studies", PACKAGE.parent / "case_studies": "case_studies"}
@@ -41,19 +41,19 @@ def reproduce(
     them with the numbers of the papers. A study of public tables reads them from the folder that the environment
     variable PPDINF_DATA names, and simulates tables if it is unset.
     """
-    console, scripts = stdout(), cases()
+    scripts = cases()
     if case is not None and only_list:
         raise typer.BadParameter(f"give either a case study to run, here {case!r}, or --list", param_hint="--list")
     if case is None:
         rows = [(name, *described(script)) for name, script in scripts.items()]
-        print_table(console, ("case", "result", "run time"), rows)
+        print_table(("case", "result", "run time"), rows)
         return
     if case not in scripts:
         raise typer.BadParameter(f"unknown case study {case!r}; known: {', '.join(scripts)}", param_hint="CASE")
     from ppdinf.datasets.table_file import VARIABLE, public_folder
 
     if data is None and (public := public_folder()):
-        notes(console, f"Public tables: {public} ({VARIABLE})")
+        notes(f"Public tables: {public} ({VARIABLE})")
     main = module_of(scripts[case]).main
     options = {"quick": quick or None, "data": data, "seed": seed, "workers": workers}
     chosen = {name: value for name, value in options.items() if value is not None}
@@ -62,8 +62,8 @@ def reproduce(
     folder = Path("ppdinf-reproduce", case) if output is None else output
     make_folder(folder)
     main(folder, **chosen)
-    notes(console, f"Comparison with the paper: {quoted(scripts[case].parent / 'README.md')}")
-    notes(console, "\n".join(["Written:", *sorted(quoted(path) for path in folder.iterdir())]))
+    notes(f"Comparison with the paper: {quoted(scripts[case].parent / 'README.md')}")
+    notes("\n".join(["Written:", *sorted(quoted(path) for path in folder.iterdir())]))
 
 
 def cases() -> dict[str, Path]:

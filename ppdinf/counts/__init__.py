@@ -16,32 +16,22 @@ theory           Representations of mechanisms by scales: polytopes, dimensions 
 two_stage        Tables with a privatized histogram: the histogram first, then the cells given it.
 """
 
-from ppdinf.counts.clipped_noise import bounded_geometric as bounded_geometric
-from ppdinf.counts.clipped_noise import discrete_gaussian as discrete_gaussian
-from ppdinf.counts.clipped_noise import staircase as staircase
-from ppdinf.counts.clipped_noise import truncated_geometric as truncated_geometric
-from ppdinf.counts.clipped_noise import unfixed as unfixed
-from ppdinf.counts.count_mechanism import CountMechanism as CountMechanism
-from ppdinf.counts.count_mechanism import MechanismAudit as MechanismAudit
-from ppdinf.counts.distribution import histogram as histogram
-from ppdinf.counts.distribution import kolmogorov_smirnov as kolmogorov_smirnov
-from ppdinf.counts.distribution import rerank as rerank
-from ppdinf.counts.distribution import to_distribution as to_distribution
-from ppdinf.counts.distribution import total_variation as total_variation
-from ppdinf.counts.distribution import wasserstein as wasserstein
-from ppdinf.counts.heuristic import heuristic as heuristic
-from ppdinf.counts.noisy_histogram import noisy_histogram as noisy_histogram
-from ppdinf.counts.optimal import optimal as optimal
-from ppdinf.counts.scales import scale as scale
-from ppdinf.counts.scales import scales as scales
-from ppdinf.counts.scales import single_peaked as single_peaked
-from ppdinf.counts.theory import affinely_simplified as affinely_simplified
-from ppdinf.counts.theory import dimensions as dimensions
-from ppdinf.counts.theory import extreme as extreme
-from ppdinf.counts.theory import linearly_simplified as linearly_simplified
-from ppdinf.counts.theory import representation as representation
-from ppdinf.counts.two_stage import TwoStage as TwoStage
-from ppdinf.counts.two_stage import budget_share as budget_share
+from ppdinf.counts.clipped_noise import bounded_geometric, discrete_gaussian, staircase, truncated_geometric, unfixed
+from ppdinf.counts.count_mechanism import CountMechanism, MechanismAudit
+from ppdinf.counts.distribution import (
+    histogram,
+    kolmogorov_smirnov,
+    rerank,
+    to_distribution,
+    total_variation,
+    wasserstein,
+)
+from ppdinf.counts.heuristic import heuristic
+from ppdinf.counts.noisy_histogram import noisy_histogram
+from ppdinf.counts.optimal import optimal
+from ppdinf.counts.scales import scale, scales, single_peaked
+from ppdinf.counts.theory import affinely_simplified, dimensions, extreme, linearly_simplified, representation
+from ppdinf.counts.two_stage import TwoStage, budget_share
 
 __all__ = [
     "CountMechanism", "MechanismAudit", "TwoStage", "affinely_simplified", "bounded_geometric", "budget_share",

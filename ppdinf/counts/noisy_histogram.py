@@ -95,10 +95,7 @@ class CyclicLaplace(Cumulative):
     """Double geometric noise around a cycle; the noisy histogram is published."""
 
     includes_total = False
-
-    def estimate(self, measured: Integers, n: int) -> Reals:
-        """Return the noisy bins."""
-        return measured.astype(np.float64)
+    estimate = Privatizer.estimate
 
     def measure(self, histogram: Integers, epsilon: Fraction, stream: BitStream) -> Integers:
         """Draw a noisy histogram with the same total."""

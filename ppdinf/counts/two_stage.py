@@ -297,9 +297,7 @@ class TwoStage(CellLaw):
         """Return the log probability of the noisy sums and cells given the table x."""
         return super().log_weight(system, self.before_postprocessing(y), x)
 
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw releases of a table, int64 of shape (draws, d), or noisy cells if the histogram is already drawn."""
         if self.noisy is not None:
             return super().draw(system, cells, draws, stream, plan)

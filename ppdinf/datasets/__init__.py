@@ -8,10 +8,7 @@ printed_file  Tables as they are printed in text files, spreadsheets and frames:
 table_file    Tables of counts from files with one row per cell, unchanged or refused, and where public files are.
 """
 
-from ppdinf.datasets.epidemic import epidemic as epidemic
-from ppdinf.datasets.epidemic import read_epidemic as read_epidemic
-from ppdinf.datasets.epidemic import simulate_epidemic as simulate_epidemic
-from ppdinf.datasets.table_file import public_file as public_file
-from ppdinf.datasets.table_file import read_table as read_table
+from ppdinf.datasets.epidemic import epidemic, read_epidemic, simulate_epidemic
+from ppdinf.datasets.table_file import public_file, read_table
 
 __all__ = ["epidemic", "public_file", "read_epidemic", "read_table", "simulate_epidemic"]

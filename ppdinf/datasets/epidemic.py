@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ppdinf._internal.values import Integers
 from ppdinf.datasets.printed_file import PrintedFile
 from ppdinf.datasets.table_file import counts_of, grid
 from ppdinf.errors import CountError, LabelError
@@ -242,7 +242,7 @@ def _one_code(file: PrintedFile) -> dict[str, str]:
     return fips
 
 
-def _read_populations(path: Path, fips: Mapping[str, str]) -> tuple[NDArray[np.int64], str]:
+def _read_populations(path: Path, fips: Mapping[str, str]) -> tuple[Integers, str]:
     """Return the persons of each county, and the name of the column that was read."""
     file = PrintedFile.read(path, strict=True)
     file.require("fips")

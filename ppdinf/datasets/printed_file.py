@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags, Integers
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.count_ranges import MARKS, is_missing
 
@@ -95,7 +96,7 @@ class PrintedFile:
             if name not in self.table:
                 raise LabelError(f"{self.name} has no column {name!r}; it has {', '.join(self.header)}")
 
-    def only(self, rows: NDArray[np.bool_]) -> PrintedFile:
+    def only(self, rows: Flags) -> PrintedFile:
         """Return a subset of the rows."""
         return self if rows.all() else replace(self, table=self.table[rows])
 
@@ -103,19 +104,19 @@ class PrintedFile:
         """Return the labels of each dimension in order of first appearance."""
         return {dim: self.texts(dim).tolist() for dim in dims}
 
-    def codes(self, name: str, labels: Sequence[str]) -> NDArray[np.int64]:
+    def codes(self, name: str, labels: Sequence[str]) -> Integers:
         """Return the position of each text of a column among labels, -1 if it is absent."""
         column = self.table[name].cat
         return pd.Index(list(labels), dtype=object).get_indexer(column.categories)[column.codes]
 
-    def cells(self, labels: Mapping[str, Sequence[str]]) -> NDArray[np.int64]:
+    def cells(self, labels: Mapping[str, Sequence[str]]) -> Integers:
         """Return the cell of each row, in C order, of a table whose labels include those of the rows."""
         cell = np.zeros(len(self.table), np.int64)
         for dim, known in labels.items():
             cell = cell * len(known) + self.codes(dim, known)
         return cell
 
-    def places(self, labels: Mapping[str, Sequence[str]], hint: str = "") -> NDArray[np.int64]:
+    def places(self, labels: Mapping[str, Sequence[str]], hint: str = "") -> Integers:
         """Return the cell of each row as `cells` does; blank, unknown and repeated labels are refused."""
         for dim, known in labels.items():
             named = set(known)
@@ -175,7 +176,7 @@ def as_column(codes: Any, texts: Iterable[str]) -> Any:
 def _same_code(text: str, known: Sequence[str]) -> str:
     """Return an advice if a label differs by leading zeros only."""
     other = next((label for label in known if label.lstrip("0") == text.lstrip("0")), None)
-    return "" if other is None else f", but {other!r}: one file lost leading zeros; save its codes as text"
+    return "" if other is None else f", but {other!r}: one file lost leading zeros. Save its codes as text"
 
 
 def show_cell(dims: Sequence[str], cell: Iterable[str]) -> str:

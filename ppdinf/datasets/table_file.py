@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers
 from ppdinf.datasets.printed_file import PrintedFile, show_cell
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.frame import LARGEST, Frame
@@ -139,7 +139,7 @@ def read_table(
 
 def grid(
     file: PrintedFile, dims: Sequence[str], not_totals: Sequence[str] = ()
-) -> tuple[dict[str, list[str]], NDArray[np.int64]]:
+) -> tuple[dict[str, list[str]], Integers]:
     """Return the labels of each dimension, and the row of each combination of labels, none of which is absent."""
     file.require(*dims)
     labels = file.labels(dims)
@@ -155,7 +155,7 @@ def grid(
     return labels, order
 
 
-def counts_of(file: PrintedFile, column: str) -> NDArray[np.int64]:
+def counts_of(file: PrintedFile, column: str) -> Integers:
     """Return the counts of a column, one for each row."""
     return file.parsed(column, parse_count)
 

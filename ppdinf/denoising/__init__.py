@@ -18,11 +18,10 @@ part_sums              The parts of a table: weights of the total of each part, 
 table_gibbs            Gibbs and block steps of a table and its prior, for noisy sums that overlap in any way.
 """
 
-from ppdinf.denoising.denoise import denoise as denoise
-from ppdinf.denoising.denoise_parts import DenoisedParts as DenoisedParts
-from ppdinf.denoising.denoise_parts import denoise_parts as denoise_parts
-from ppdinf.denoising.denoised import Denoised as Denoised
-from ppdinf.denoising.identified_bounds import identified_bounds as identified_bounds
-from ppdinf.denoising.part_sums import BinomialPrior as BinomialPrior
+from ppdinf.denoising.denoise import denoise
+from ppdinf.denoising.denoise_parts import DenoisedParts, denoise_parts
+from ppdinf.denoising.denoised import Denoised
+from ppdinf.denoising.identified_bounds import identified_bounds
+from ppdinf.denoising.part_sums import BinomialPrior
 
 __all__ = ["BinomialPrior", "Denoised", "DenoisedParts", "denoise", "denoise_parts", "identified_bounds"]

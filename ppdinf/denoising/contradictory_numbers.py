@@ -6,11 +6,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.measurements import Measurements
 from ppdinf.measurements.entries import Entries
-
-type Reals = NDArray[np.float64]
 
 
 def require_possible_numbers(data: Measurements) -> None:
@@ -46,7 +45,7 @@ DRAWS = 128  # largest number of draws that are compared with the published numb
 SHOWN = 3  # numbers that a message names
 
 
-def contradictions(entries: Entries, draws: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def contradictions(entries: Entries, draws: NDArray[np.integer]) -> tuple[Integers, Reals]:
     """Return the published numbers that half of the draws contradict, worst first, and the mean draws of their sums."""
     k, draws = entries.y.size, draws.reshape(-1, draws.shape[-1])
     low, high = np.empty(k), np.empty(k)

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags, Integers, Reals
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.distributions.windows import PublishedCells
 from ppdinf.errors import ModelError
@@ -19,7 +18,7 @@ LARGEST = 2**26  # elements of the array of log weights, cells times counts: 512
 HIGHEST = 2**27  # largest count, whose prior weights take 1 GB per chain
 EXTENSION = 2.0  # lower extension of windows below the noise, in radii of the noise: priors of sparse tables favour 0
 
-type Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
+type Ends = tuple[Integers, Integers]
 """The smallest and the largest count of the window of each cell, or -1, shape (d,)."""
 
 
@@ -27,9 +26,9 @@ type Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 class CountWindows:
     """Possible counts of the cells."""
 
-    lower: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    log_noise: NDArray[np.float64]
+    lower: Integers
+    counts: Integers
+    log_noise: Reals
     ends: Ends
 
     @property
@@ -62,20 +61,18 @@ def published_windows(observed: ObservedMeasurements) -> CountWindows:
     return CountWindows(lower, np.maximum(counts, 0, out=counts), log_noise, ends)
 
 
-def ends_by_noise(
-    first: NDArray[np.int64], last: NDArray[np.int64], limits: tuple[NDArray[np.float64], NDArray[np.float64]]
-) -> Ends:
+def ends_by_noise(first: Integers, last: Integers, limits: tuple[Reals, Reals]) -> Ends:
     """Return the ends of windows that truncate the noise; -1 where public bounds exclude all counts beyond the end."""
     smallest, largest = limits
     return np.where(first > np.maximum(smallest, 0), first, -1), np.where(last < largest, last, -1)
 
 
-def reached(draws: Array, ends: Ends) -> NDArray[np.bool_]:
+def reached(draws: Array, ends: Ends) -> Flags:
     """Return for each cell whether one of its draws, shape (draws, d), is an end of its window."""
     return ((draws == ends[0]) | (draws == ends[1])).any(axis=0)
 
 
-def published_ranges(observed: ObservedMeasurements) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def published_ranges(observed: ObservedMeasurements) -> tuple[Reals, Reals]:
     """Return the smallest and largest count of the window of every cell, before bounds of single cells."""
     system = observed.system
     cells = PublishedCells(observed, np.ones(observed.frame.size, dtype=bool))

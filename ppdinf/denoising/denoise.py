@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 
-from ppdinf._internal.progress import COMPILING, progress
-from ppdinf._internal.values import Array
+from ppdinf._internal.progress import COMPILING, Advance, progress
+from ppdinf._internal.values import Array, Integers
 from ppdinf._internal.workers import Workers, run
 from ppdinf.denoising.contradictory_numbers import require_possible_numbers
 from ppdinf.denoising.count_windows import CountWindows, Ends, published_windows
@@ -26,7 +25,7 @@ from ppdinf.fiber.nested_sums.nested_sums import Evaluated, NestedSums, OutOfRea
 from ppdinf.measurements import Measurements
 from ppdinf.releases import Release
 
-type Reals = NDArray[np.float64]
+type AnyPrior = LearnedPrior | FixedPrior
 type Tables = TableForest | TableGibbs
 
 
@@ -41,7 +40,7 @@ class TableForest:
         likeliest = windows.log_noise.argmax(axis=1)
         self.start = windows.counts[np.arange(likeliest.size), likeliest]
 
-    def chain(self, rng: np.random.Generator) -> Draws:
+    def chain(self, rng: Generator) -> Draws:
         """Start a chain of tables."""
         return Draws(self, rng)
 
@@ -53,12 +52,12 @@ BATCH, ROOM = 16, 2**20  # tables drawn together under a fixed prior, and the la
 class Draws:
     """Independent tables, each drawn given the current prior."""
 
-    def __init__(self, forest: TableForest, rng: np.random.Generator) -> None:
+    def __init__(self, forest: TableForest, rng: Generator) -> None:
         self._forest, self._rng, self.table = forest, rng, forest.start
         self._evaluated: Evaluated | None = None
-        self._waiting: list[NDArray[np.int64]] = []
+        self._waiting: list[Integers] = []
 
-    def advance(self, prior: LearnedPrior | FixedPrior, *, tune: bool) -> None:
+    def advance(self, prior: AnyPrior, *, tune: bool) -> None:
         """Set the next table given its prior, then update a learned prior; steps adapt only while tuning."""
         cells = self.table.size
         if isinstance(prior, FixedPrior):
@@ -71,7 +70,7 @@ class Draws:
                 for _ in range(2 * SWEEPS if pairs else 1):
                     update_parameters(prior.arrays, self.table, tune, self._rng)
 
-    def _next(self, prior: LearnedPrior | FixedPrior, together: int) -> None:
+    def _next(self, prior: AnyPrior, together: int) -> None:
         """Set the next of some tables that are drawn together."""
         if not self._waiting:
             if self._evaluated is None or isinstance(prior, LearnedPrior):
@@ -197,16 +196,10 @@ def denoise(
 
 
 def _sample(
-    data: Measurements,
-    draws: int,
-    tune: int,
-    prior: str,
-    collected: int,
-    generators: list[np.random.Generator],
-    bar: bool = False,
+    data: Measurements, draws: int, tune: int, prior: str, collected: int, rngs: list[Generator], bar: bool = False
 ) -> tuple[Stored, str, Ends]:
     """Draw one chain per generator in threads; return the draws that all chains have, the plan, and ends of windows."""
-    observed, chains = ObservedMeasurements(data), len(generators)
+    observed, chains = ObservedMeasurements(data), len(rngs)
     windows = published_windows(observed)
     sums = observed.in_forest(windows.lower, windows.counts.shape[1])
     tables: Tables = TableGibbs(observed, windows) if sums is None else TableForest(sums, windows)
@@ -219,9 +212,9 @@ def _sample(
     ):
         futures: list[Future[int]] = []
         try:
-            for k, (chain_prior, generator) in enumerate(zip(priors, generators, strict=True)):
+            for k, (chain_prior, chain_rng) in enumerate(zip(priors, rngs, strict=True)):
                 place = {name: values[k] for name, values in stored.items()}
-                futures.append(pool.submit(_chain, tables, chain_prior, tune, place, stop, generator, advance))
+                futures.append(pool.submit(_chain, tables, chain_prior, tune, place, stop, chain_rng, advance))
             lengths = [future.result() for future in futures]
         except OutOfReachError as error:
             raise observed.contradiction(error) from error
@@ -237,15 +230,13 @@ def _sample(
     return {name: values[:, :shortest] for name, values in stored.items()}, plan, windows.ends
 
 
-def _prior(prior: str, data: Measurements, tables: Tables) -> LearnedPrior | FixedPrior:
+def _prior(prior: str, data: Measurements, tables: Tables) -> AnyPrior:
     if prior == "learned":
         return LearnedPrior(data.frame, ~data.public.empty, tables.start, tables.largest)
     return FixedPrior(np.zeros(tables.largest + 1), np.zeros(data.frame.size))
 
 
-def _allocate(
-    prior: LearnedPrior | FixedPrior, cells: int, largest: int, chains: int, draws: int, collected: int
-) -> Stored:
+def _allocate(prior: AnyPrior, cells: int, largest: int, chains: int, draws: int, collected: int) -> Stored:
     """Allocate the draws of some chains, or refuse if those of all chains exceed the memory of the machine."""
     counts = np.dtype(np.int32 if largest < SMALL else np.int64)
     kinds = {TABLE: ((cells,), counts)}
@@ -268,13 +259,7 @@ def _memory() -> float:
 
 
 def _chain(
-    tables: Tables,
-    prior: LearnedPrior | FixedPrior,
-    tune: int,
-    stored: Stored,
-    stop: threading.Event,
-    rng: np.random.Generator,
-    advance: Callable[[int], None],
+    tables: Tables, prior: AnyPrior, tune: int, stored: Stored, stop: threading.Event, rng: Generator, advance: Advance
 ) -> int:
     """Draw one chain of tables and parameters of their prior into `stored`; return the number of its draws."""
     draws, chain = len(stored[TABLE]), tables.chain(rng)

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import as_path, make_folder, write_atomically
+from ppdinf._internal.values import Integers
 from ppdinf._internal.workers import Workers, run_parts
-from ppdinf.denoising.part_sums import BinomialPrior, PartSums, PartTotals, TotalMessage
+from ppdinf.denoising.part_sums import IMPOSSIBLE, BinomialPrior, PartSums, PartTotals, TotalMessage
 from ppdinf.errors import DiagnosisWarning, LabelError, ModelError, PpdinfError
 from ppdinf.fiber.nested_sums.nested_sums import Evaluated
 from ppdinf.measurements import Measurements, read_measurements
@@ -70,7 +70,7 @@ class Part:
         write_checked(self.folder, place, data.getvalue(), {})
         return message
 
-    def draw(self, message: TotalMessage, totals: NDArray[np.int64], seed: np.random.SeedSequence) -> int:
+    def draw(self, message: TotalMessage, totals: Integers, seed: np.random.SeedSequence) -> int:
         """Draw all cells given their total in each draw, and write them, unless the file exists."""
         place = self.folder / DRAWS / f"{self.name}.parquet"
         given = hashlib.sha256(message.digest.encode() + totals.tobytes()).hexdigest()
@@ -388,9 +388,7 @@ def _upward(
         if posterior is not None:
             return messages, *posterior
         tilts = totals.tilts(messages)
-    raise ModelError(
-        "the sums of parts are impossible or too improbable given the parts: check the values of top, and the prior"
-    )
+    raise ModelError(IMPOSSIBLE)
 
 
 def _message(task: tuple[Part, int, float, float]) -> TotalMessage:
@@ -398,7 +396,7 @@ def _message(task: tuple[Part, int, float, float]) -> TotalMessage:
     return part.message(step, tilt, tolerance)
 
 
-def _draw(task: tuple[Part, TotalMessage, NDArray[np.int64], np.random.SeedSequence]) -> int:
+def _draw(task: tuple[Part, TotalMessage, Integers, np.random.SeedSequence]) -> int:
     part, message, totals, seed = task
     return part.draw(message, totals, seed)
 

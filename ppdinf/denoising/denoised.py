@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from ppdinf._internal.atomic_files import as_path, write_atomically
-from ppdinf._internal.values import as_html
+from ppdinf._internal.values import Flags, Reals, as_html
 from ppdinf.denoising.contradictory_numbers import contradiction_problem
 from ppdinf.denoising.count_windows import Ends, reached
 from ppdinf.denoising.identified_bounds import identified_bounds
@@ -73,12 +73,7 @@ class Denoised:
     intervals: ClassVar[str] = OF_POSTERIOR
 
     def __init__(
-        self,
-        data: Measurements,
-        cells: NDArray[np.integer],
-        parameters: dict[str, NDArray[np.float64]],
-        plan: str,
-        ends: Ends,
+        self, data: Measurements, cells: NDArray[np.integer], parameters: dict[str, Reals], plan: str, ends: Ends
     ) -> None:
         self.data, self.parameters, self.plan, self._ends = data, parameters, plan, ends
         self.draws = _labelled(data.frame, cells)
@@ -133,7 +128,7 @@ class Denoised:
         return convergence(self.draws)
 
     @cached_property
-    def _determined(self) -> NDArray[np.bool_]:
+    def _determined(self) -> Flags:
         """Whether certain statements prove that a cell has one possible count, shape (d,)."""
         bounds = identified_bounds(self.data, seconds=SECONDS, progressbar=False)
         return (bounds["lower"] == bounds["upper"]).to_numpy()

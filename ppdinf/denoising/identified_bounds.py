@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.denoising.contradictory_numbers import require_possible_numbers
 from ppdinf.distributions.published_ranges import groups_of_rows
 from ppdinf.errors import InvariantError, ModelError
@@ -144,9 +144,7 @@ def _wanted(data: Measurements, of: Public | None) -> tuple[sp.csr_array, pd.Ind
     return matrix, pd.Index(list(names), name="sum")
 
 
-def _without_single_cells(
-    rows: Rows, single: NDArray[np.bool_], cells: tuple[NDArray[np.float64], NDArray[np.float64]]
-) -> tuple[Rows, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _without_single_cells(rows: Rows, single: Flags, cells: tuple[Reals, Reals]) -> tuple[Rows, tuple[Reals, Reals]]:
     """Convert statements about single cells to bounds on the counts of the cells."""
     low, high = cells[0].copy(), cells[1].copy()
     alone = rows.matrix[np.flatnonzero(single)]
@@ -159,9 +157,7 @@ def _without_single_cells(
     return Rows(rows.matrix[rest], rows.low[rest], rows.high[rest]), (low, high)
 
 
-def _name_contradiction(
-    data: Measurements, certain: NDArray[np.int64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> None:
+def _name_contradiction(data: Measurements, certain: Integers, low: Reals, high: Reals) -> None:
     """Raise an error that names statements that contradict each other."""
     system, entries = data.public, data.entries
     unit = sp.eye_array(data.frame.size, dtype=np.int64, format="csr")

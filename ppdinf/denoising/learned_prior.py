@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.tables.frame import Frame
 
 SPREADS = 5
@@ -17,9 +17,6 @@ SPREADS = 5
 
 ACCEPTANCE = 0.4
 """Target acceptance rate, to which step lengths are tuned."""
-
-type Ints = NDArray[np.int64]
-type Reals = NDArray[np.float64]
 
 
 @jit(inline="always")
@@ -44,14 +41,14 @@ class Prior(NamedTuple):
     log_h: Reals
     h: Reals
     slope: Reals
-    possible: NDArray[np.bool_]
-    members: Ints
-    codes: Ints
-    codes_of_members: Ints
-    first: Ints
-    starts: Ints
-    cells: Ints
-    turns: Ints
+    possible: Flags
+    members: Integers
+    codes: Integers
+    codes_of_members: Integers
+    first: Integers
+    starts: Integers
+    cells: Integers
+    turns: Integers
     often: Reals
     state: Reals
     effects: Reals
@@ -92,7 +89,7 @@ def _move_level(
 @jit
 def _move_effects(
     cells: _Cells,
-    codes: Ints,
+    codes: Integers,
     values: Reals,
     log_spread: float,
     log_shape: float,
@@ -180,7 +177,7 @@ def list_weights(log_shape: float, log_h: Reals, h: Reals) -> None:
 
 
 @jit
-def update_parameters(prior: Prior, table: Ints, tune: bool, rng: np.random.Generator) -> None:
+def update_parameters(prior: Prior, table: Integers, tune: bool, rng: np.random.Generator) -> None:
     """Update level, effects, their standard deviations and the shape, once each, given a table."""
     scales, lengths, first, n = prior.scales, prior.lengths, prior.first, prior.members.size
     level, log_shape = prior.state[0], prior.state[1]
@@ -253,7 +250,7 @@ class FixedPrior:
 class LearnedPrior:
     """Parameters of the prior and their updates."""
 
-    def __init__(self, frame: Frame, possible: NDArray[np.bool_], start: Ints, largest: int) -> None:
+    def __init__(self, frame: Frame, possible: Flags, start: Integers, largest: int) -> None:
         self.names, self.left_out, labels_of = [], [], []
         for name, (_, values) in frame.coords.items():
             codes, labels = pd.factorize(frame.broadcast(name)) if values.dtype.kind == "f" else frame.codes(name)

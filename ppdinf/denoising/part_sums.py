@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.denoising.contradictory_numbers import require_possible_numbers
 from ppdinf.denoising.count_windows import LARGEST, Ends, ends_by_noise, published_ranges, reached
 from ppdinf.distributions.observed_measurements import (
@@ -61,7 +62,7 @@ class BinomialPrior:
         if not 0 < self.p < 1:
             raise ModelError(f"p must be between 0 and 1, found {self.p}")
 
-    def largest(self, frame: Frame) -> NDArray[np.int64]:
+    def largest(self, frame: Frame) -> Integers:
         """Return the largest count of every cell, its number of trials.
 
         Raises
@@ -78,7 +79,7 @@ class BinomialPrior:
             )
         return trials.astype(np.int64)
 
-    def log_weights(self, trials: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def log_weights(self, trials: Integers, counts: Integers) -> Reals:
         """Return the log probability of counts from 0 to the number of their trials, elementwise."""
         log_factorial = gammaln(np.arange(1.0, trials.max(initial=0) + 2))
         failures = trials - counts
@@ -96,7 +97,7 @@ class TotalMessage:
     """Weights of the values of a part's total: the message from the part to the root."""
 
     first: int
-    log_weight: NDArray[np.float64]
+    log_weight: Reals
     log_missing: float
     tilt: float
     tolerance: float
@@ -133,7 +134,7 @@ class PartSums:
         self.low, self.width, self._ends = self._windows()
         self._start = np.cumsum(self.width) - self.width
 
-    def _windows(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Ends]:
+    def _windows(self) -> tuple[Integers, Integers, Ends]:
         smallest, largest = self._observed.system.cell_limits
         if self._prior is None:
             below, upper = published_ranges(self._observed)
@@ -156,7 +157,7 @@ class PartSums:
         return int(reached(draws, self._ends).sum())
 
     @cached_property
-    def log_weight(self) -> NDArray[np.float64]:
+    def log_weight(self) -> Reals:
         """Log weights of the counts of all cells, by the prior and the measurements of single cells."""
         log_weight = np.empty(int(self.width.sum()))
         entries = self._observed.of_cells
@@ -189,7 +190,7 @@ class PartSums:
             log_missing = float(logsumexp(log_weight) + np.log(total.missing))
         return TotalMessage(total.first, log_weight, log_missing, tilt, tolerance, center, least, most, self.digest)
 
-    def _similar(self) -> Iterator[NDArray[np.int64]]:
+    def _similar(self) -> Iterator[Integers]:
         """Yield cells with windows of similar width."""
         order = np.argsort(self.width, kind="stable")
         width, at = self.width[order], 0
@@ -215,9 +216,7 @@ class PartSums:
                     digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def draw(
-        self, message: TotalMessage, totals: NDArray[np.int64], rng: np.random.Generator
-    ) -> NDArray[np.signedinteger]:
+    def draw(self, message: TotalMessage, totals: Integers, rng: np.random.Generator) -> NDArray[np.signedinteger]:
         """Draw all cells given the total of each draw, shape (draws, d), in the smallest signed integer type."""
         evaluated = self._evaluated(self._sums(message.tolerance), message.tilt)
         largest = int((self.low + self.width - 1).max())
@@ -247,6 +246,9 @@ TOLERANCE = 1e-20  # error bound of the sums of totals without the omissions of 
 REACHES = 32, 512, 1e12  # standard deviations of a total to which its message is continued
 SMALLEST = 1e-3  # smallest variance of a parabola
 LARGEST_CONTINUATION = 2**25  # entries of all continued messages
+IMPOSSIBLE = (
+    "the sums of parts are impossible or too improbable given the parts: check the values of top, and the prior"
+)
 
 
 class PartTotals:
@@ -285,7 +287,7 @@ class PartTotals:
         bound = float(np.expm1(np.log1p(evaluated.bound).sum()))
         return (evaluated, bound) if bound <= BOUND else None
 
-    def tilts(self, messages: Sequence[TotalMessage]) -> NDArray[np.float64]:
+    def tilts(self, messages: Sequence[TotalMessage]) -> Reals:
         """Compute the tilts of all parts at the saddlepoint, for the next messages."""
         mean, variance = np.array([message.moments for message in messages]).T
         variance = np.maximum(variance, SMALLEST)
@@ -296,10 +298,7 @@ class PartTotals:
             high = np.minimum(np.ceil(mean + far), most)
             low, high = np.minimum(low, most).astype(np.int64), np.maximum(high, least).astype(np.int64)
             if (high - low + 1.0).sum() > LARGEST_CONTINUATION:
-                raise ModelError(
-                    "the sums of parts are impossible or too improbable given the parts: check the values of "
-                    "top, and the prior"
-                )
+                raise ModelError(IMPOSSIBLE)
             try:
                 sums = self._nested(low, high - low + 1)
                 break
@@ -313,7 +312,7 @@ class PartTotals:
         self._tilts = self._tilted(sums).tilts(np.concatenate(untilted))
         return self._tilts.tilt[self._forest.node]
 
-    def _ranges(self, messages: Sequence[TotalMessage]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _ranges(self, messages: Sequence[TotalMessage]) -> tuple[Integers, Integers]:
         """Return the smallest and largest possible total of every part."""
         least = np.maximum([message.least for message in messages], self._low).astype(np.int64)
         most = np.minimum([message.most for message in messages], self._high).astype(np.int64)
@@ -322,12 +321,7 @@ class PartTotals:
             raise InvariantError(f"top: the bounds of the total of {cell} exclude all values that the part can have")
         return least, most
 
-    def _nested(
-        self,
-        low: NDArray[np.int64],
-        width: NDArray[np.int64],
-        possible: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
-    ) -> NestedSums:
+    def _nested(self, low: Integers, width: Integers, possible: tuple[Integers, Integers] | None = None) -> NestedSums:
         return nested_sums(self._forest, self._system, self._entries, low, width, TOLERANCE, possible)
 
     def _tilted(self, sums: NestedSums) -> NestedSums:
@@ -335,6 +329,6 @@ class PartTotals:
         return sums if self._tilts is None else sums.at_tilts(self._tilts)
 
 
-def _untilted(message: TotalMessage, first: int, log_weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def _untilted(message: TotalMessage, first: int, log_weight: Reals) -> Reals:
     """Return log weights without the tilt of the message, up to a constant."""
     return log_weight - message.tilt * (first - message.center + np.arange(log_weight.size))

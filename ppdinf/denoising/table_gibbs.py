@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.denoising.count_windows import CountWindows
 from ppdinf.denoising.learned_prior import (
     ACCEPTANCE,
@@ -37,24 +37,14 @@ LENGTHS = (0.3, 1.0, 3.0)
 SELDOM = 1 / 4
 """Probability of a joint update of level and shape."""
 
-type Ints = NDArray[np.int64]
-type Reals = NDArray[np.float64]
-
-
-@jit
-def _tune(lengths: Reals, which: int, accepted: bool, tune: bool) -> None:
-    """Lengthen steps that are accepted too often, and shorten the others."""
-    if tune:
-        lengths[which] *= math.exp(0.1 * (accepted - ACCEPTANCE))
-
 
 @jit
 def update_with_table(
     prior: Prior,
-    x: Ints,
-    sums: Ints,
-    slack: Ints,
-    partner: Ints,
+    x: Integers,
+    sums: Integers,
+    slack: Integers,
+    partner: Integers,
     log_totals: Reals,
     at_knots: Reals,
     noise: Noise,
@@ -137,7 +127,8 @@ def update_with_table(
             prior.state[0], prior.state[1] = level, log_shape
             log_h[:], h[:], at_knots[:] = new_log_h, new_h, new_at_knots
             log_mean[:], slope[:] = new_mean, new_slope
-        _tune(prior.lengths_with, which_state, moved[0], tune)
+        if tune:
+            prior.lengths_with[which_state] *= math.exp(0.1 * (moved[0] - ACCEPTANCE))
 
 
 BLOCK_ACCEPTANCE = 0.6  # target acceptance rate of block moves, to which their length is tuned
@@ -146,15 +137,15 @@ BLOCK_ACCEPTANCE = 0.6  # target acceptance rate of block moves, to which their 
 @jit
 def sweeps(
     number: int,
-    x: Ints,
-    along: tuple[Ints, Ints, Ints],
+    x: Integers,
+    along: tuple[Integers, Integers, Integers],
     prior: Prior,
     noise: Noise,
     measured: Measured,
     mixtures: Mixtures,
     bounds: Bounds,
     block: Block,
-    partner: Ints,
+    partner: Integers,
     step: float,
     jointly: bool,
     tune: bool,
@@ -213,7 +204,7 @@ LISTED = 64, 16  # listed log weights of the prior where windows are wide: at le
 
 
 @jit
-def _weigh(log_noise: Reals, lower: NDArray[np.int64], log_h: Reals, slope: Reals, out: Reals) -> None:
+def _weigh(log_noise: Reals, lower: Integers, log_h: Reals, slope: Reals, out: Reals) -> None:
     """Write log weights of the counts of all cells, the sum of noise and prior."""
     for i in range(log_noise.shape[0]):
         for k in range(log_noise.shape[1]):
@@ -279,7 +270,7 @@ class TableGibbs:
                 "noise is Gaussian and sums are known more precisely than cells."
             )
 
-    def block(self, means: Reals) -> tuple[GaussianBlock, NDArray[np.int64]]:
+    def block(self, means: Reals) -> tuple[GaussianBlock, Integers]:
         """Choose the cells of a joint block from mean counts, and for every other cell a partner with equal sums."""
         distance = np.minimum(means - self.limits[0], self.limits[1] - means)
         distance[self.fiber.fixed] = -np.inf
@@ -301,10 +292,6 @@ class TableGibbs:
         partner[self.fiber.fixed] = HELD
         return block, partner
 
-    def weights(self) -> Reals:
-        """Allocate the log weights of all counts; an empty array where lines are updated by slice sampling."""
-        return np.empty((0, 0) if self.wide else self.fiber.log_noise.shape)
-
     def chain(self, rng: np.random.Generator) -> Chain:
         """Start a chain of tables."""
         return Chain(self, rng)
@@ -321,7 +308,7 @@ class Chain:
         self._directions, self._position = directions(fiber, 1, rng), BATCH * TIMES_OF_FIXED
         self._total, self._draws, self._count = np.zeros(self.table.size), 0, 0
         self._step, self._block = 1.0, tables.block(np.zeros(self.table.size))
-        self._weights = tables.weights()
+        self._weights = np.empty((0, 0) if tables.wide else fiber.log_noise.shape)
         self._constant: CellWeights | None = None
         self._jointly = isinstance(fiber.coupling, MeasuredSums)
         sums = fiber.coupling if isinstance(fiber.coupling, MeasuredSums) else no_sums(self.table.size)

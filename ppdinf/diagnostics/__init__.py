@@ -13,11 +13,8 @@ parametrization  Variables whose parametrization makes NUTS take short steps or 
 problems         Problems of a posterior, each a sentence with a remedy.
 """
 
-from ppdinf.diagnostics.diagnose import Diagnosis as Diagnosis
-from ppdinf.diagnostics.diagnose import diagnose as diagnose
-from ppdinf.diagnostics.movement import acceptance_by_cell as acceptance_by_cell
-from ppdinf.diagnostics.movement import coupling_bound as coupling_bound
-from ppdinf.noise.mcmc.tv_bound import TVBound as TVBound
-from ppdinf.noise.mcmc.tv_bound import tv_bound as tv_bound
+from ppdinf.diagnostics.diagnose import Diagnosis, diagnose
+from ppdinf.diagnostics.movement import acceptance_by_cell, coupling_bound
+from ppdinf.noise.mcmc.tv_bound import TVBound, tv_bound
 
 __all__ = ["Diagnosis", "TVBound", "acceptance_by_cell", "coupling_bound", "diagnose", "tv_bound"]

@@ -8,14 +8,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from arviz_base import rcParams
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import chi2, rankdata
 
-from ppdinf._internal.values import Array
-
-type Reals = NDArray[np.float64]
+from ppdinf._internal.values import Array, Reals
 
 RHAT = 1.01
 LEVEL = 0.05

@@ -7,7 +7,7 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from ppdinf._internal.values import Flags
+from ppdinf._internal.values import Flags, some_of
 from ppdinf.diagnostics.convergence import MIN_DRAWS, NO_OVERLAP, format_rhat, limit
 from ppdinf.diagnostics.movement import mobile_cells
 from ppdinf.diagnostics.parametrization import diverging, parametrisations
@@ -60,7 +60,7 @@ def problems_of(cells: pd.DataFrame, rated: pd.DataFrame, idata: xr.DataTree, mo
         factor = ESS / low["ess_bulk"].min()
         times = "twice" if factor <= 2 else f"{int(np.ceil(factor))} times" if np.isfinite(factor) else "many times"
         problems.append(
-            f"The effective sample size is {low['ess_bulk'].min():.0f} (below {ESS}) for {_listed(low.index)}: "
+            f"The effective sample size is {low['ess_bulk'].min():.0f} (below {ESS}) for {some_of(low.index)}: "
             f"draw about {times} as many (draws=) before using intervals.{_why_sampled(model)}"
         )
     if (flags := diverging(idata)).mean() > DIVERGENT:
@@ -86,13 +86,13 @@ def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:
     unknown = rhat[rhat.isna()]
     if len(unknown) and chains > 1:
         problems.append(
-            f"R-hat is not a number for {_listed(unknown.index)}: the values are constant or nan. Check the step that "
+            f"R-hat is not a number for {some_of(unknown.index)}: the values are constant or nan. Check the step that "
             "draws these variables and their initial values."
         )
     disjoint = rhat[rhat > NO_OVERLAP]
     if len(disjoint):
         problems.append(
-            f"The chains do not overlap for {_listed(disjoint.index)}: each chain stays near its start. Longer chains "
+            f"The chains do not overlap for {some_of(disjoint.index)}: each chain stays near its start. Longer chains "
             "do not help: set initval=, or check whether the step can move these variables."
         )
     threshold = limit(len(rhat) - len(unknown), chains)
@@ -100,7 +100,7 @@ def _rhat_problems(rhat: pd.Series, chains: int) -> list[str]:
     if len(high):
         many = f" among {len(rhat)} numbers," if len(rhat) > 1 else ""
         problems.append(
-            f"R-hat is up to {format_rhat(high.max(), threshold)}{many} for {_listed(high.index)}: the chains have not "
+            f"R-hat is up to {format_rhat(high.max(), threshold)}{many} for {some_of(high.index)}: the chains have not "
             "mixed. Draw longer (draws=, tune=) or reparametrize (centered or non-centered effects)."
         )
     return problems
@@ -152,13 +152,13 @@ def _movement_problems(cells: pd.DataFrame, idata: xr.DataTree, model: pm.Model)
             )
         elif len(frozen):
             problems.append(
-                f"{len(frozen)} free cells of {name!r} are constant ({_listed(frozen.index)}): their spread "
+                f"{len(frozen)} free cells of {name!r} are constant ({some_of(frozen.index)}): their spread "
                 "is unknown. Draw longer; if they stay constant, the model may determine their values."
             )
         if len(stuck):
             problems.append(
                 f"{len(stuck)} cells of {name!r} are constant within a chain but differ within or between other chains "
-                f"({_listed(stuck.index)}): the chains do not connect the possible tables."
+                f"({some_of(stuck.index)}): the chains do not connect the possible tables."
             )
     return problems
 
@@ -191,8 +191,3 @@ def fiber_problems(idata: xr.DataTree, model: pm.Model) -> list[str]:
                     "release; pass the matching model and idata."
                 )
     return problems
-
-
-def _listed(names: pd.Index, limit: int = 3) -> str:
-    listed = ", ".join(map(str, names[:limit]))
-    return listed if len(names) <= limit else f"{listed} and {len(names) - limit} more"

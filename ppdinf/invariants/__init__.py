@@ -10,23 +10,11 @@ statement  The base class of public statements, and the names of their rows.
 sums       Public sums: the total, margins, groups by a coordinate or a mapping, hierarchies, and selections of sums.
 """
 
-from ppdinf.invariants.cells import at_least as at_least
-from ppdinf.invariants.cells import between as between
-from ppdinf.invariants.cells import cells as cells
-from ppdinf.invariants.cells import nonnegative as nonnegative
-from ppdinf.invariants.cells import zeros as zeros
-from ppdinf.invariants.matrices import inequality as inequality
-from ppdinf.invariants.matrices import linear as linear
-from ppdinf.invariants.matrices import shares as shares
-from ppdinf.invariants.metadata import covariates as covariates
-from ppdinf.invariants.metadata import labels as labels
-from ppdinf.invariants.metadata import unit as unit
-from ppdinf.invariants.public import Public as Public
-from ppdinf.invariants.public import System as System
-from ppdinf.invariants.sums import groups as groups
-from ppdinf.invariants.sums import hierarchy as hierarchy
-from ppdinf.invariants.sums import margin as margin
-from ppdinf.invariants.sums import total as total
+from ppdinf.invariants.cells import at_least, between, cells, nonnegative, zeros
+from ppdinf.invariants.matrices import inequality, linear, shares
+from ppdinf.invariants.metadata import covariates, labels, unit
+from ppdinf.invariants.public import Public, System
+from ppdinf.invariants.sums import groups, hierarchy, margin, total
 
 __all__ = [
     "Public", "System", "at_least", "between", "cells", "covariates", "groups", "hierarchy", "inequality",

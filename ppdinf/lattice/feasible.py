@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy import sparse
 
-from ppdinf._internal.values import Array, Integers
+from ppdinf._internal.values import Array, Integers, some_of
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.lattice.blocks import structure as find_structure
@@ -18,7 +18,7 @@ LARGEST_PROGRAMME = 20_000  # largest number of rows and columns of the linear p
 ZERO = 1e-7
 
 
-def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Array) -> tuple[Integers, Integers]:
+def conflicting_rows(A: sp.csc_array, a: Array, B: sp.csc_array, b: Array) -> tuple[Integers, Integers]:
     """Return rows of A x = a and of B x >= b that no real x satisfies together."""
     k, n = A.shape[0], B.shape[0]
     nothing = np.empty(0, dtype=np.int64)
@@ -29,7 +29,7 @@ def conflicting_rows(A: sparse.csc_array, a: Array, B: sparse.csc_array, b: Arra
     y = programme.signed(k, 1.0, integer=False)
     w = programme.variables(n, 1.0, integer=False)
     programme.rows(0.0, 0.0, (A.T, y), (B.T, w))
-    programme.rows(1.0, 1.0, (sparse.coo_array(np.atleast_2d(a)), y), (sparse.coo_array(np.atleast_2d(b)), w))
+    programme.rows(1.0, 1.0, (sp.coo_array(np.atleast_2d(a)), y), (sp.coo_array(np.atleast_2d(b)), w))
     solution = programme.solve()
     if solution.values is None:
         return nothing, nothing
@@ -96,7 +96,7 @@ def nearest_feasible(
     matrix = integer_matrix(A, row_names)
     k, d = matrix.shape
     totals = integer_vector(a, k, row_names)
-    bounds = integer_matrix(sparse.csc_array((0, d), dtype=np.int64) if B is None else B, bound_names, name="B")
+    bounds = integer_matrix(sp.csc_array((0, d), dtype=np.int64) if B is None else B, bound_names, name="B")
     if bounds.shape[1] != d:
         raise InvariantError(f"A and B must have the same number of columns, found {d} and {bounds.shape[1]}.")
     limits = integer_vector([] if b is None else b, bounds.shape[0], bound_names, name="b")
@@ -108,7 +108,7 @@ def nearest_feasible(
         rows, others = conflicting_rows(matrix, totals, bounds, limits)
         named = [row_label(i, row_names) for i in rows.tolist()]
         named += [f"bound {row_label(i, bound_names)}" for i in others.tolist()]
-        together = f" Rows that contradict each other: {_listed(named)}." if len(named) > 1 else ""
+        together = f" Rows that contradict each other: {some_of(named, 8)}." if len(named) > 1 else ""
         raise InvariantError(f"{error}{together}") from None
 
 
@@ -117,9 +117,9 @@ class InfeasibleError(InvariantError):
 
 
 def _nearest(
-    matrix: sparse.csc_array,
+    matrix: sp.csc_array,
     totals: Integers,
-    bounds: sparse.csc_array,
+    bounds: sp.csc_array,
     limits: Integers,
     start: Integers,
     structure: Structure | None,
@@ -147,7 +147,7 @@ def _nearest(
         x[rest] = _integer_programme(
             matrix[:, rest],
             totals - exact_product(matrix[:, ~rest], x[~rest]),
-            sparse.csc_array(sparse.csr_array(bounds)[inner][:, rest]),
+            sp.csc_array(sp.csr_array(bounds)[inner][:, rest]),
             limits[inner],
             start[rest],
             row_names,
@@ -158,7 +158,7 @@ def _nearest(
     return x
 
 
-def _cell_bounds(B: sparse.csc_array, b: Integers, names: Names) -> tuple[Integers, Integers]:
+def _cell_bounds(B: sp.csc_array, b: Integers, names: Names) -> tuple[Integers, Integers]:
     """Convert bounds on single cells to lower and upper limits (2^53 if unlimited)."""
     lower, upper = np.full(B.shape[1], -LARGEST), np.full(B.shape[1], LARGEST)
     entries = B.tocoo()
@@ -223,13 +223,7 @@ def _spread(amounts: Integers, group: Integers, slack: Integers) -> tuple[Intege
 
 
 def _integer_programme(
-    A: sparse.csc_array,
-    a: Integers,
-    B: sparse.csc_array,
-    b: Integers,
-    near: Integers,
-    row_names: Names,
-    bound_names: Names,
+    A: sp.csc_array, a: Integers, B: sp.csc_array, b: Integers, near: Integers, row_names: Names, bound_names: Names
 ) -> Integers:
     """Minimise the l1 norm of p - q with x = near + p - q, and refine the rounded result."""
     x = near
@@ -249,15 +243,15 @@ def _integer_programme(
 
 
 def _shortest_step(
-    A: sparse.csc_array, missing: Array, B: sparse.csc_array, below: Array, *, elastic: bool
+    A: sp.csc_array, missing: Array, B: sp.csc_array, below: Array, *, elastic: bool
 ) -> tuple[Integers | None, Integers]:
     """Return the shortest integer z with A z = missing and B z >= below; or the nearest miss and its violated rows."""
     k, bounds, d = A.shape[0], B.shape[0], A.shape[1]
     programme = Programme()
     z = programme.signed(d, 0.0 if elastic else 1.0)
     off, short = programme.signed(k * elastic, 1.0), programme.variables(bounds * elastic, 1.0)
-    programme.rows(missing, missing, (A, z), (sparse.eye_array(k, off.size), off))
-    programme.rows(below, np.inf, (B, z), (sparse.eye_array(bounds, short.size), short))
+    programme.rows(missing, missing, (A, z), (sp.eye_array(k, off.size), off))
+    programme.rows(below, np.inf, (B, z), (sp.eye_array(bounds, short.size), short))
     solution = programme.solve()
     if solution.infeasible:
         return None, np.empty(0, dtype=np.int64)
@@ -269,9 +263,4 @@ def _shortest_step(
 
 def _blame(violated: Integers, k: int, row_names: Names, bound_names: Names) -> str:
     named = [row_label(i, row_names) if i < k else f"bound {row_label(i - k, bound_names)}" for i in violated.tolist()]
-    return f"No integer table meets all totals and bounds together; the nearest miss violates {_listed(named)}."
-
-
-def _listed(names: list[str], shown: int = 8) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
+    return f"No integer table meets all totals and bounds together; the nearest miss violates {some_of(named, 8)}."

@@ -1,7 +1,7 @@
 """All tables with given sums and bounds: intervals of cells, enumeration, cells with one value."""
 
 import numpy as np
-from scipy import sparse
+import scipy.sparse as sp
 
 from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import InvariantError
@@ -28,7 +28,7 @@ def fiber_tables(
         return np.empty((0, low.size), dtype=np.int64)
     if low.size * (2 * np.shape(A)[0] + np.shape(B)[0]) > ENTRIES:
         return None
-    A, B = (sparse.csr_array(M).toarray() for M in (A, B))
+    A, B = (sp.csr_array(M).toarray() for M in (A, B))
     rows = np.vstack([A, -A, B]).astype(np.float64)  # all constraints as rows @ x >= least
     least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
     most_left = np.where(rows > 0, rows * high, rows * low)[:, ::-1].cumsum(axis=1)[:, ::-1]
@@ -48,7 +48,7 @@ def fiber_tables(
 
 def cell_intervals(A: MatrixLike, values: Integers, B: MatrixLike, limits: Integers) -> tuple[Reals, Reals]:
     """Bound every cell by interval propagation over single rows until nothing changes."""
-    rows = sparse.vstack([sparse.csr_array(A), -sparse.csr_array(A), sparse.csr_array(B)], format="csr")
+    rows = sp.vstack([sp.csr_array(A), -sp.csr_array(A), sp.csr_array(B)], format="csr")
     least = np.concatenate([values, -np.asarray(values), limits]).astype(np.float64)
     cells, weights = rows.indices, rows.data
     row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
@@ -82,9 +82,7 @@ SMALL = 100
 SECONDS = 1.0  # time limit in seconds per integer programme; a cell that is then undecided is not marked as fixed
 
 
-def fixed_cells(
-    found: Structure, A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers
-) -> Flags:
+def fixed_cells(found: Structure, A: sp.csr_array, values: Integers, B: sp.csr_array, limits: Integers) -> Flags:
     """Return which cells have one value in all integer x with ``A x = values, B x >= limits``."""
     if not B.nnz:
         return found.fixed.copy()
@@ -93,14 +91,14 @@ def fixed_cells(
         return found.fixed.copy()
     fixed: Flags = found.fixed | (low == high)
     if fixed.any() and not fixed.all():  # these cells may determine further cells
-        fixed = structure(sparse.vstack([A, sparse.eye_array(fixed.size, dtype=np.int64, format="csr")[fixed]])).fixed
+        fixed = structure(sp.vstack([A, sp.eye_array(fixed.size, dtype=np.int64, format="csr")[fixed]])).fixed
     if 0 < np.sum(~fixed) <= SMALL:
         fixed = _decided(found, A, values, B, limits, fixed)
     return fixed
 
 
 def _decided(
-    found: Structure, A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers, fixed: Flags
+    found: Structure, A: sp.csr_array, values: Integers, B: sp.csr_array, limits: Integers, fixed: Flags
 ) -> Flags:
     """Decide every remaining cell by a search for tables that differ from a given table in this cell."""
     try:
@@ -109,7 +107,7 @@ def _decided(
         return fixed
     left = (exact_product(B, x) - limits).astype(np.int64)  # slack of every bound
     free = np.zeros(fixed.size, dtype=bool)
-    for step in sparse.csc_array(found.lattice.basis).T.toarray():
+    for step in sp.csc_array(found.lattice.basis).T.toarray():
         for z in (step, -step):
             if np.all(B @ z >= -left):
                 free |= z != 0
@@ -128,7 +126,7 @@ def _decided(
 
 
 def _step_through(
-    A: sparse.csr_array, B: sparse.csr_array, left: Integers, cell: int, sign: int
+    A: sp.csr_array, B: sp.csr_array, left: Integers, cell: int, sign: int
 ) -> tuple[Integers | None, bool]:
     """Return z with ``A z = 0``, ``B z >= -left`` and a unit up or down in a cell, and whether the result is proved."""
     low, high = np.full(A.shape[1], -np.inf), np.full(A.shape[1], np.inf)

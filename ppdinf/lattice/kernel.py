@@ -334,8 +334,7 @@ def _reduce(vectors: list[SparseRow], n: int, routes: list[str]) -> list[SparseR
         _note(routes, "LLL")
         cells = sorted(set().union(*group))
         short = fmpz_mat(dense_integers(group, cells)).lll()
-        for row in short.tolist():
-            reduced.append({cell: int(v) for cell, v in zip(cells, row, strict=True) if v})
+        reduced += [{cell: int(v) for cell, v in zip(cells, row, strict=True) if v} for row in short.tolist()]
     return reduced
 
 

@@ -33,30 +33,22 @@ transition_matrix  A transition matrix with the probability of every released co
 unknown_scale      Noise whose scale is a variable of a PyMC model.
 """
 
-from ppdinf.laws.averaged import Averaged as Averaged
-from ppdinf.laws.banded_noise import AdditiveNoise as AdditiveNoise
-from ppdinf.laws.banded_noise import BandedNoise as BandedNoise
-from ppdinf.laws.banded_noise import read_ptable as read_ptable
-from ppdinf.laws.censored import Clipped as Clipped
-from ppdinf.laws.censored import Thresholded as Thresholded
-from ppdinf.laws.discrete_gaussian import DiscreteGaussian as DiscreteGaussian
-from ppdinf.laws.double_geometric import DoubleGeometric as DoubleGeometric
-from ppdinf.laws.interval import Interval as Interval
-from ppdinf.laws.l2_laplace import JointL2 as JointL2
-from ppdinf.laws.l2_laplace import L2Laplace as L2Laplace
-from ppdinf.laws.law import IntegerLaw as IntegerLaw
-from ppdinf.laws.law import Law as Law
-from ppdinf.laws.law_array import LawArray as LawArray
-from ppdinf.laws.noise_norm import NoiseNorm as NoiseNorm
-from ppdinf.laws.real_noise import Gaussian as Gaussian
-from ppdinf.laws.real_noise import Laplace as Laplace
-from ppdinf.laws.rounded import RandomRounding as RandomRounding
-from ppdinf.laws.rounded import Rounded as Rounded
-from ppdinf.laws.sampled import Sampled as Sampled
-from ppdinf.laws.staircase import Staircase as Staircase
-from ppdinf.laws.suppressed import Suppressed as Suppressed
-from ppdinf.laws.transition_matrix import RandomizedResponse as RandomizedResponse
-from ppdinf.laws.transition_matrix import TransitionMatrix as TransitionMatrix
+from ppdinf.laws.averaged import Averaged
+from ppdinf.laws.banded_noise import AdditiveNoise, BandedNoise, read_ptable
+from ppdinf.laws.censored import Clipped, Thresholded
+from ppdinf.laws.discrete_gaussian import DiscreteGaussian
+from ppdinf.laws.double_geometric import DoubleGeometric
+from ppdinf.laws.interval import Interval
+from ppdinf.laws.l2_laplace import JointL2, L2Laplace
+from ppdinf.laws.law import IntegerLaw, Law
+from ppdinf.laws.law_array import LawArray
+from ppdinf.laws.noise_norm import NoiseNorm
+from ppdinf.laws.real_noise import Gaussian, Laplace
+from ppdinf.laws.rounded import RandomRounding, Rounded
+from ppdinf.laws.sampled import Sampled
+from ppdinf.laws.staircase import Staircase
+from ppdinf.laws.suppressed import Suppressed
+from ppdinf.laws.transition_matrix import RandomizedResponse, TransitionMatrix
 
 __all__ = [
     "AdditiveNoise", "Averaged", "BandedNoise", "Clipped", "DiscreteGaussian", "DoubleGeometric", "Gaussian",

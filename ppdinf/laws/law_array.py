@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from ppdinf._internal.values import Array, Integers, unmasked
+from ppdinf._internal.values import Array, unmasked
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.synonyms import AcceptsSynonyms
+from ppdinf.tables.count_ranges import with_labels_of
 from ppdinf.tables.frame import native
 
 if TYPE_CHECKING:
@@ -105,16 +106,15 @@ def law_of_each(law_of: Callable[[Any], Any], parameter: Any) -> Any:
     if isinstance(parameter, list | tuple) and labelled.dtype.kind == "U":
         labelled = np.asarray(parameter, dtype=object)  # NumPy would convert the numbers of the list to text
     missing = np.asarray(pd.isna(np.asarray(labelled)))
-    different, inverse = _different(np.asarray(labelled)[~missing])
     number = np.full(missing.shape, NONE)
-    number[~missing] = inverse
+    number[~missing], different = pd.factorize(np.asarray(labelled)[~missing])
     laws = []
-    for k, value in enumerate(different):
+    for k, value in enumerate(map(native, different)):
         try:
             laws.append(law_of(value))
         except PrivacyError as error:
             raise PrivacyError(f"{_place(labelled, np.argwhere(number == k)[0].tolist())}: {error}") from None
-    return LawArray(tuple(laws), _with_labels_of(labelled, number))
+    return LawArray(tuple(laws), with_labels_of(labelled, number))
 
 
 def _place(like: Labelled, index: list[int]) -> str:
@@ -127,17 +127,3 @@ def _place(like: Labelled, index: list[int]) -> str:
     if isinstance(like, pd.Series | pd.DataFrame):
         return "label " + ", ".join(repr(native(axis[k])) for axis, k in zip(like.axes, index, strict=True))
     return f"position {', '.join(map(str, index))}"
-
-
-def _different(values: Array) -> tuple[list[object], Integers]:
-    codes, found = pd.factorize(values)
-    return [value.item() if isinstance(value, np.generic) else value for value in found], codes.astype(np.int64)
-
-
-def _with_labels_of(like: Labelled, number: Integers) -> Labelled:
-    """Return the indices of laws with the labels of the parameter."""
-    if isinstance(like, xr.DataArray):
-        return like.copy(data=number)
-    if isinstance(like, pd.DataFrame):
-        return pd.DataFrame(number, index=like.index, columns=like.columns)
-    return pd.Series(number, index=like.index) if isinstance(like, pd.Series) else number

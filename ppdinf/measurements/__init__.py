@@ -15,11 +15,9 @@ same_noise          Refusal of releases that occur twice: their noise would coun
 window_sums         Published sums along a dimension: cumulative sums, rolling sums, and changes of rolling sums.
 """
 
-from ppdinf.measurements.measured import Measured as Measured
-from ppdinf.measurements.measured import measured as measured
-from ppdinf.measurements.measurement_reader import read_measurements as read_measurements
-from ppdinf.measurements.measurement_reader import read_ppd as read_ppd
-from ppdinf.measurements.measurements import Measurements as Measurements
-from ppdinf.measurements.published_table import read_published as read_published
+from ppdinf.measurements.measured import Measured, measured
+from ppdinf.measurements.measurement_reader import read_measurements, read_ppd
+from ppdinf.measurements.measurements import Measurements
+from ppdinf.measurements.published_table import read_published
 
 __all__ = ["Measured", "Measurements", "measured", "read_measurements", "read_ppd", "read_published"]

@@ -9,8 +9,8 @@ from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags
 from ppdinf.datasets.printed_file import VALUE, PrintedFile, as_column
 from ppdinf.errors import CountError, LabelError
 from ppdinf.rules.rule import Rule
@@ -101,7 +101,7 @@ def recognized(
 def filled_down(file: PrintedFile, names: Sequence[str], rule: Rule) -> PrintedFile:
     """Return a table whose merged labels, which only the first row of each block has, are in each row."""
     names = [name for name in names if not _is_flag(file, name, rule) and not _OTHER.search(name)]
-    filled, merged = file, dict[str, NDArray[np.bool_]]()
+    filled, merged = file, dict[str, Flags]()
     for name in names:
         is_first = (file.table[name] != "").to_numpy()
         block = np.cumsum(is_first) - 1
@@ -198,11 +198,9 @@ def dimensions(file: PrintedFile, names: Sequence[str], numbers: Collection[str]
 
 def dependent(file: PrintedFile, dims: Sequence[str]) -> list[tuple[str, str]]:
     """Return pairs of columns of which the second determines the first, which has fewer labels."""
-    found = []
-    for name, dim in permutations(dims, 2):
-        if 1 < len(file.texts(name)) < len(file.texts(dim)) and file.determined(name, dim) is not None:
-            found.append((name, dim))
-    return found
+    sizes = {name: len(file.texts(name)) for name in dims}
+    pairs = [(name, dim) for name, dim in permutations(dims, 2) if 1 < sizes[name] < sizes[dim]]
+    return [(name, dim) for name, dim in pairs if file.determined(name, dim) is not None]
 
 
 def _is_flag(file: PrintedFile, name: str, rule: Rule) -> bool:

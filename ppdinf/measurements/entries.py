@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import stats
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.invariants.statement import Chosen
 from ppdinf.laws.observation_model import ObservationModel
 from ppdinf.laws.real_noise import RealNoise
@@ -25,15 +26,15 @@ class Entries:
 
     matrix: sp.csr_array
     names: Sequence[str]
-    y: NDArray[np.int64] | NDArray[np.float64]
-    forms: tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
+    y: Integers | Reals
+    forms: tuple[tuple[ObservationModel, Integers], ...]
 
     @property
     def are_independent(self) -> bool:
         """True if the noise of entries is independent, and False if several entries share a scale."""
         return all(form.is_independent for form, _ in self.forms)
 
-    def of(self, form: ObservationModel, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def of(self, form: ObservationModel, rows: Integers) -> NDArray[Any]:
         """Return the numbers of entries with a law, in the type of the law."""
         return self.y[rows].astype(form.dtype)
 
@@ -45,7 +46,7 @@ class Entries:
             values[rows] = form.written(self.y[rows])
         return values
 
-    def log_weights(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+    def log_weights(self, sums: Integers) -> Reals:
         """Return the log weight of every entry given possible values of its sum, shape (k, ...)."""
         log_weights = np.empty(sums.shape)
         for form, rows in self.forms:
@@ -53,23 +54,21 @@ class Entries:
             log_weights[rows] = form.log_weight(y, sums[rows])
         return log_weights
 
-    def support_bounds(
-        self, tail_probability: float = TAIL_PROBABILITY
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def support_bounds(self, tail_probability: float = TAIL_PROBABILITY) -> tuple[Reals, Reals]:
         """Return bounds on each sum given its entry; the sum exceeds each bound with at most `tail_probability`."""
         low, high = np.empty(self.y.size), np.empty(self.y.size)
         for form, rows in self.forms:
             low[rows], high[rows] = form.support_bounds(self.of(form, rows), tail_probability)
         return low, high
 
-    def publish(self, sums: NDArray[np.int64], rng: np.random.Generator) -> NDArray[Any]:
+    def publish(self, sums: Integers, rng: np.random.Generator) -> NDArray[Any]:
         """Draw published numbers for given sums, shape (n, k), from the same laws."""
         drawn = np.empty(sums.shape, self.y.dtype)
         for form, rows in self.forms:
             drawn[:, rows] = form.publish(sums[:, rows], rng)
         return drawn
 
-    def only(self, rows: NDArray[np.int64]) -> Entries:
+    def only(self, rows: Integers) -> Entries:
         """Return a subset of the entries, in the given order."""
         place = np.full(self.y.size, -1)
         place[rows] = np.arange(rows.size)

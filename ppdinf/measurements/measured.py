@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags, Integers
 from ppdinf.errors import CountError, InvariantError, PrivacyError
 from ppdinf.invariants import Public
 from ppdinf.invariants.statement import Chosen, Joined
@@ -22,8 +21,8 @@ from ppdinf.measurements.labelled_numbers import onto_rows
 from ppdinf.tables.count_ranges import are_ranges, missing_values
 from ppdinf.tables.frame import Frame
 
-type Forms = tuple[tuple[ObservationModel, NDArray[np.int64]], ...]
-type Rows = tuple[sp.csr_array, Sequence[str], Array, NDArray[np.bool_], Forms]
+type Forms = tuple[tuple[ObservationModel, Integers], ...]
+type Rows = tuple[sp.csr_array, Sequence[str], Array, Flags, Forms]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,10 +79,10 @@ class Measured:
         values = onto_rows(self.values, names, frame, description, partial=partial).copy()
         there = ~missing_values(values)
         y: Array = np.zeros(values.size, np.int64)
-        forms: list[tuple[ObservationModel, NDArray[np.int64]]] = []
+        forms: list[tuple[ObservationModel, Integers]] = []
         for law, entries in _with_ranges(self._forms(names, frame, there), values, there, names, description):
             valued = entries[there[entries]]
-            form, numbers = read_values(law, values[valued], Chosen(names, valued), description)
+            form, numbers = applied(law.read, values[valued], Chosen(names, valued), description)
             y = y.astype(np.result_type(y, numbers))
             y[valued] = numbers
             if form.absent is not None:
@@ -100,7 +99,7 @@ class Measured:
                 raise CountError(f"{description}: that of {names[row]!r} is impossible for every count, {form.gives}")
         return matrix, names, y, there, tuple(forms)
 
-    def _forms(self, names: Sequence[str], frame: Frame, there: NDArray[np.bool_]) -> Forms:
+    def _forms(self, names: Sequence[str], frame: Frame, there: Flags) -> Forms:
         """Return the laws, each with the rows of its entries."""
         if not isinstance(self.law, LawArray):
             return ((as_observation_model(self.law), np.arange(len(names))),)
@@ -167,14 +166,7 @@ def measured(statement: Public, values: object, law: object) -> Measured:
     return Measured(statement, values, law)
 
 
-def read_values(
-    law: ObservationModel, values: Array, names: Sequence[str], description: str
-) -> tuple[ObservationModel, Array]:
-    """Return the law of published values and their numbers; an error names the first wrong value."""
-    return _applied(law.read, values, names, description)
-
-
-def _applied[T](function: Callable[[Array], T], values: Array, names: Sequence[str], description: str) -> T:
+def applied[T](function: Callable[[Array], T], values: Array, names: Sequence[str], description: str) -> T:
     """Return a function of all values; an error names the first value that the function refuses."""
     try:
         return function(values)
@@ -188,12 +180,12 @@ def _applied[T](function: Callable[[Array], T], values: Array, names: Sequence[s
 
 
 def _with_ranges(
-    forms: Forms, values: Array, there: NDArray[np.bool_], names: Sequence[str], description: str
-) -> Iterator[tuple[ObservationModel, NDArray[np.int64]]]:
+    forms: Forms, values: Array, there: Flags, names: Sequence[str], description: str
+) -> Iterator[tuple[ObservationModel, Integers]]:
     """Replace marks in `values` by ranges, and yield each law with its numbers, then all ranges with their law."""
     is_range = np.zeros(values.size, dtype=bool)
     for law, entries in forms:
-        values[entries] = _applied(law.shown, values[entries], Chosen(names, entries), description)
+        values[entries] = applied(law.shown, values[entries], Chosen(names, entries), description)
         there[entries] = ~missing_values(values[entries])
         if law.is_independent and not isinstance(law, Interval):
             is_range[entries] = there[entries] & are_ranges(values[entries])

@@ -33,8 +33,7 @@ def pack_measurements(data: Measurements) -> bytes:
         PUBLIC: as_csv(["sum", "value"], data.public.names, data.public.values.tolist()),
     }
     matrices: dict[bytes, str] = {}
-    for number, part in enumerate(data.stated):
-        parts[name_of(number)] = _part(part, frame, matrices)
+    parts |= {name_of(number): _part(part, frame, matrices) for number, part in enumerate(data.stated)}
     manifest = {
         "holds": HOLDS,
         "schema": SCHEMA,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from os import PathLike
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Reals
 from ppdinf.errors import ReleaseFileError
 from ppdinf.invariants import Public
 from ppdinf.invariants.public import bind
@@ -134,6 +134,6 @@ def _measured(statement: Public, name: str, parts: dict[str, bytes]) -> Measured
     return Measured(statement, values, LawArray(tuple(laws), number))
 
 
-def _matrix(data: bytes, name: str) -> NDArray[np.float64]:
+def _matrix(data: bytes, name: str) -> Reals:
     columns = sealed.columns_of(data, None, name)
     return np.column_stack([column.astype(np.float64) for column in columns.values()])

@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf.errors import DiagnosisWarning, InvariantError, ModelError
 from ppdinf.invariants import Public, System, margin
 from ppdinf.invariants.public import bind
@@ -26,7 +25,7 @@ from ppdinf.laws.likelihood import MixingScale
 from ppdinf.laws.observation_model import ObservationModel
 from ppdinf.measurements.entries import Entries, scale_dependence
 from ppdinf.measurements.labelled_numbers import frame_of_labels, onto_rows
-from ppdinf.measurements.measured import Measured, read_values
+from ppdinf.measurements.measured import Measured, applied
 from ppdinf.measurements.measurement_file import pack_measurements
 from ppdinf.measurements.same_noise import refuse_same_noise
 from ppdinf.mechanisms.suppression import Suppression
@@ -217,14 +216,10 @@ class Measurements(Framed):
             none = sp.csr_array((0, self.frame.size), dtype=np.int64)
             return Entries(none, [], np.zeros(0, dtype=np.int64), ())
         starts = np.cumsum([0, *(part.y.size for part in self.parts)])
-        forms = [
-            (form, rows + start)
-            for part, start in zip(self.parts, starts[:-1].tolist(), strict=True)
-            for form, rows in part.forms
-        ]
-        together: dict[int, tuple[ObservationModel, list[NDArray[np.int64]]]] = {}
-        for form, rows in forms:
-            together.setdefault(id(form), (form, []))[1].append(rows)
+        together: dict[int, tuple[ObservationModel, list[Integers]]] = {}
+        for part, start in zip(self.parts, starts[:-1].tolist(), strict=True):
+            for form, rows in part.forms:
+                together.setdefault(id(form), (form, []))[1].append(rows + start)
         return Entries(
             sp.csr_array(sp.vstack([part.matrix for part in self.parts], format="csr")),
             Joined([part.names for part in self.parts]),
@@ -244,9 +239,10 @@ class Measurements(Framed):
         law = np.empty(entries.y.size, dtype=object)
         for form, rows in entries.forms:
             law[rows] = str(form)
-        return pd.DataFrame(
-            {"released": _plainly(entries), "law": law}, index=pd.Index(list(entries.names), name="sum")
-        )
+        values = entries.published
+        if {type(value) for value in values.tolist()} <= {int, float}:
+            values = values.astype(entries.y.dtype)
+        return pd.DataFrame({"released": values, "law": law}, index=pd.Index(list(entries.names), name="sum"))
 
     def equals(self, other: Measurements) -> bool:
         """Return whether labels, noisy sums and exact sums are equal, statement by statement.
@@ -353,7 +349,7 @@ def _exact_and_ranges(
     all_values = np.array(values, dtype=object)
     stated = np.flatnonzero(~missing_values(all_values))
     texts = all_values[stated]
-    law, y = read_values(Interval(), texts, Chosen(names, stated), "public values")
+    law, y = applied(Interval().read, texts, Chosen(names, stated), "public values")
     low, high = law.support_bounds(y, 0.0)
     exact, bounded = stated[low == high], stated[low != high]
     ranges = np.full(len(values), None)
@@ -363,12 +359,6 @@ def _exact_and_ranges(
         low[low == high].astype(np.int64),
         [Measured(statement, ranges, Interval())] if bounded.size else [],
     )
-
-
-def _plainly(entries: Entries) -> Array:
-    """Return published values, as an array of integers or reals if all of them are numbers."""
-    values = entries.published
-    return values.astype(entries.y.dtype) if {type(value) for value in values.tolist()} <= {int, float} else values
 
 
 def _entries_of(release: Release, number: int) -> Entries:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags, Reals
 from ppdinf.datasets.printed_file import PrintedFile, show_cell
 from ppdinf.errors import CountError, InvariantError, LabelError
 from ppdinf.rules.rule import Rule
@@ -65,7 +65,7 @@ class RowTotals:
             parts[dim, str(name)] = [str(label) for label in others]
 
     @cached_property
-    def is_cell(self) -> NDArray[np.bool_]:
+    def is_cell(self) -> Flags:
         """Whether each row is a cell and not a total."""
         is_cell = np.ones(len(self.file.table), bool)
         for dim, names in self.labels.items():
@@ -83,11 +83,11 @@ class RowTotals:
         except CountError:
             return 0.0, inf
 
-    def ends_of_rows(self, file: PrintedFile, tail: float = 0.0) -> NDArray[np.float64]:
+    def ends_of_rows(self, file: PrintedFile, tail: float = 0.0) -> Reals:
         """Return the smallest and largest count of each row, shape (2, rows)."""
         return file.parsed(self.value, lambda text: self.ends(text, tail)).reshape(-1, 2).T
 
-    def bounds(self, tail: float = 0.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def bounds(self, tail: float = 0.0) -> tuple[Reals, Reals]:
         """Return the smallest and largest count of each cell that its text allows."""
         shape, cells = tuple(map(len, self.labels.values())), self.rows(are_totals=False)
         low = np.zeros(prod(shape))

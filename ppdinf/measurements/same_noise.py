@@ -81,7 +81,10 @@ def _is_same_noise(one: Release, other: Release, which: str) -> bool:
     """Return whether two releases have the same noise; warn if this is not certain."""
     if one is other or one.table is other.table:
         return True
-    if not _are_equal(one, other):
+    A, B = one.kept.A, other.kept.A
+    same_sums = A.shape == B.shape and (A != B).nnz == 0
+    same_table = np.array_equal(one.table.values.ravel(), other.table.values.ravel())
+    if not (same_table and same_sums and _complete(one) == _complete(other)):
         return False
     if log_chance_of_equality(one) < LOG_NEGLIGIBLE:
         return True
@@ -108,13 +111,3 @@ def log_chance_of_equality(release: Release) -> float:
     for begin, end in zip(columns.indptr[:-1], columns.indptr[1:], strict=True):
         alike[columns.indices[begin:end].tobytes(), columns.data[begin:end].tobytes()] += 1
     return -sum(n // 2 * pair if rows else n * free for (rows, _), n in alike.items())
-
-
-def _are_equal(one: Release, other: Release) -> bool:
-    A, B = one.kept.A, other.kept.A
-    return (
-        np.array_equal(one.table.values.ravel(), other.table.values.ravel())
-        and _complete(one) == _complete(other)
-        and A.shape == B.shape
-        and (A != B).nnz == 0
-    )

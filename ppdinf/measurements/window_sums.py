@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers
 from ppdinf.errors import LabelError
 
 _WINDOW = re.compile(r"(?:(.+)=)?([^:=]+):(?:all|([1-9]\d*)(:change)?)")
@@ -38,7 +38,7 @@ class Window(NamedTuple):
         """Number of labels before the first published label that the first sum contains."""
         return 0 if self.length is None else self.length * (1 + self.is_change) - 1
 
-    def matrix(self, labels: int, before: int) -> NDArray[np.int64]:
+    def matrix(self, labels: int, before: int) -> Integers:
         """Return the sums, shape (labels, before + labels)."""
         ends = before + np.arange(labels)[:, None] - np.arange(before + labels)  # labels until the end of the window
         if self.length is None:

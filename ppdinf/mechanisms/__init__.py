@@ -7,14 +7,12 @@ base_measure             Weights of released counts that do not depend on the co
                          multinomial weights.
 bound_trees              Cells that bounds of two cells join to trees: total weights and exact draws.
 conditioned              Congenial mechanisms: independent noise, conditioned on all public statements.
-correlated_gaussian      Gaussian noise with a covariance adapted to the sensitivity directions.
 counting_queries         Counting queries, weighted numbers of records, and the changes of their answers by one person.
 error_plan               The error for each privacy loss, and the loss for a required error.
 expected_error           The size of the noise, computed before any privacy is spent.
 few_given_rest           Exact noise under lower bounds and disjoint public sums of many cells: a few cells given the
                          others.
 input_checks             Validation of a confidential table before noise is added.
-k_norm                   The K-norm mechanism: level sets of the noise are multiples of the sensitivity polytope.
 k_norm_gradient          The K-norm gradient mechanism: publish an answer near the minimizer of an objective on records.
 lattice_noise            Integer noise on the lattice that keeps all public sums: the generalized Laplace and Gaussian
                          mechanisms.
@@ -26,10 +24,11 @@ postprocessing           Deterministic steps after the noise: projection, roundi
 real_noise               The law of real-valued noise under the public sums of one table, in multiples of a grid.
 regressions              Regressions for the K-norm gradient mechanism: coefficients in a ball, records within stated
                          bounds.
+shaped_noise             Noise whose shape is adapted to the changes by one person: the K-norm mechanism, and correlated
+                         Gaussian noise.
 subspace                 Base class of mechanisms with real-valued noise on the null space of public sums, which agents
                          can add in parts.
-subspace_gaussian        Gaussian noise on the null space of public sums, projected or extended.
-subspace_laplace         Laplace noise on the null space of public sums, projected or extended.
+subspace_noise           Gaussian and Laplace noise on the null space of public sums, projected or extended.
 suppression              Publication of the public statements alone.
 table_mechanism          The base class of mechanisms that publish tables: release, simulation and inference derive from
                          the law.
@@ -41,32 +40,22 @@ wasserstein_exponential  The Wasserstein exponential mechanism on integer tables
 weighted                 Base class of mechanisms whose releases are weighted cell by cell within bounds.
 """
 
-from ppdinf.laws import DiscreteGaussian as DiscreteGaussian
-from ppdinf.laws import DoubleGeometric as DoubleGeometric
-from ppdinf.laws import Staircase as Staircase
-from ppdinf.mechanism import Mechanism as Mechanism
-from ppdinf.mechanisms.base_measure import DirichletMultinomial as DirichletMultinomial
-from ppdinf.mechanisms.conditioned import Conditioned as Conditioned
-from ppdinf.mechanisms.correlated_gaussian import CorrelatedGaussian as CorrelatedGaussian
-from ppdinf.mechanisms.error_plan import ErrorPlan as ErrorPlan
-from ppdinf.mechanisms.k_norm import KNorm as KNorm
-from ppdinf.mechanisms.k_norm_gradient import KNormGradient as KNormGradient
-from ppdinf.mechanisms.lattice_noise import GeneralizedGaussian as GeneralizedGaussian
-from ppdinf.mechanisms.lattice_noise import GeneralizedLaplace as GeneralizedLaplace
-from ppdinf.mechanisms.objectives import Gradient as Gradient
-from ppdinf.mechanisms.objectives import Mean as Mean
-from ppdinf.mechanisms.objectives import Quantile as Quantile
-from ppdinf.mechanisms.permutation_swapping import PermutationSwapping as PermutationSwapping
-from ppdinf.mechanisms.postprocessing import PostProcessed as PostProcessed
-from ppdinf.mechanisms.postprocessing import TopDown as TopDown
-from ppdinf.mechanisms.regressions import LinearRegression as LinearRegression
-from ppdinf.mechanisms.regressions import LogisticRegression as LogisticRegression
-from ppdinf.mechanisms.subspace_gaussian import SubspaceGaussian as SubspaceGaussian
-from ppdinf.mechanisms.subspace_laplace import SubspaceLaplace as SubspaceLaplace
-from ppdinf.mechanisms.suppression import Suppression as Suppression
-from ppdinf.mechanisms.transition import Transition as Transition
-from ppdinf.mechanisms.transition import random_rounding as random_rounding
-from ppdinf.mechanisms.wasserstein_exponential import WassersteinExponential as WassersteinExponential
+from ppdinf.laws import DiscreteGaussian, DoubleGeometric, Staircase
+from ppdinf.mechanism import Mechanism
+from ppdinf.mechanisms.base_measure import DirichletMultinomial
+from ppdinf.mechanisms.conditioned import Conditioned
+from ppdinf.mechanisms.error_plan import ErrorPlan
+from ppdinf.mechanisms.k_norm_gradient import KNormGradient
+from ppdinf.mechanisms.lattice_noise import GeneralizedGaussian, GeneralizedLaplace
+from ppdinf.mechanisms.objectives import Gradient, Mean, Quantile
+from ppdinf.mechanisms.permutation_swapping import PermutationSwapping
+from ppdinf.mechanisms.postprocessing import PostProcessed, TopDown
+from ppdinf.mechanisms.regressions import LinearRegression, LogisticRegression
+from ppdinf.mechanisms.shaped_noise import CorrelatedGaussian, KNorm
+from ppdinf.mechanisms.subspace_noise import SubspaceGaussian, SubspaceLaplace
+from ppdinf.mechanisms.suppression import Suppression
+from ppdinf.mechanisms.transition import Transition, random_rounding
+from ppdinf.mechanisms.wasserstein_exponential import WassersteinExponential
 
 __all__ = [
     "Conditioned", "CorrelatedGaussian", "DirichletMultinomial", "DiscreteGaussian", "DoubleGeometric", "ErrorPlan",

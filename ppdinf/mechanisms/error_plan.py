@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 import xarray as xr
 
-from ppdinf._internal.progress import progress
+from ppdinf._internal.progress import Advance, progress
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import as_html
 from ppdinf.errors import InvariantError, PrivacyError
@@ -236,7 +236,7 @@ def plan(
 
 
 def _require_simulations(
-    mechanisms: Mapping[str, TableMechanism], blank: xr.DataArray, systems: list[System], advance: Callable[[int], None]
+    mechanisms: Mapping[str, TableMechanism], blank: xr.DataArray, systems: list[System], advance: Advance
 ) -> None:
     """Refuse losses whose noise cannot be simulated, before any simulation, and name the other losses."""
     refused: dict[str, InvariantError] = {}
@@ -264,7 +264,7 @@ def simplest_between(low: Fraction, high: Fraction) -> Fraction:
     return floor + 1 / simplest_between(1 / (high - floor), 1 / (low - floor))
 
 
-def _bracket(suffices: Callable[[Fraction], bool], advance: Callable[[int], None]) -> tuple[Fraction, Fraction]:
+def _bracket(suffices: Callable[[Fraction], bool], advance: Advance) -> tuple[Fraction, Fraction]:
     """Return two losses, one twice the other: the larger suffices and the smaller does not."""
     loss = Fraction(1)
     step = Fraction(1, 2) if suffices(loss) else Fraction(2)

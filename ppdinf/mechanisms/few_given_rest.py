@@ -97,7 +97,7 @@ class FewGivenRest:
     """Exact sampler of releases of one table."""
 
     def __init__(self, x: Integers, low: list[int | None], groups: Integers, epsilon: Fraction, few: int = FEW) -> None:
-        self._x, self._low, self._epsilon, self._law = x, low, epsilon, DoubleGeometric(epsilon)
+        self._x, self._epsilon, self._law = x, epsilon, DoubleGeometric(epsilon)
         self._above = np.array([np.inf if end is None else int(v) - end for v, end in zip(x, low, strict=True)])
         self._free = np.flatnonzero(groups < 0)
         few = max(1, min(few, int(ENTRIES / _width(epsilon))))

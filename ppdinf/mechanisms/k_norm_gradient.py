@@ -50,10 +50,7 @@ class GradientLaw:
         """Draw answers in the span of orthonormal columns, each by a separate chain, shape (draws, d)."""
         m, radius = basis.shape[1], self.objective.ball()
         optimum = least_squares(
-            lambda b: self.objective.gradient(self.records, (basis @ b)[None])[0],
-            np.zeros(m),
-            method="trf",
-            max_nfev=200,
+            lambda b: self.objective.gradient(self.records, (basis @ b)[None])[0], np.zeros(m), max_nfev=200
         )
         start = optimum.x * min(1.0, 0.99 * radius / max(np.linalg.norm(optimum.x), 1e-300))
         unit = self.objective.sensitivity((basis @ start)[None], self.norm)[0] / self.rate

@@ -10,7 +10,7 @@ from functools import partial
 from typing import ClassVar
 
 from ppdinf._internal.rationals import Parameter, as_fraction
-from ppdinf._internal.values import Integers, Json, assign, require_choice
+from ppdinf._internal.values import Array, Integers, Json, assign, require_choice
 from ppdinf.errors import InvariantError, ModelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.shortest import nearest_steps, shortest_distance
@@ -82,9 +82,7 @@ class LatticeNoise(TableMechanism, metaclass=AcceptsSynonyms):
         """
         return plan_sampler(system, self.law, allow_mcmc=allow_mcmc)
 
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw releases of a table; int64 of shape (draws, d)."""
         plan = plan or self.plan_on(system)
         return cells + plan.noise_on(system.structure, self.law).draw(draws, stream)
@@ -238,15 +236,15 @@ class GeneralizedGaussian(LatticeNoise):
             raise PrivacyError("no privacy loss is given: give epsilon and delta, or rho, or sigma")
         if epsilon is None and calibration != "zcdp":
             raise PrivacyError(f"calibration={calibration!r} computes sigma from epsilon and delta: give both")
-        given = {
-            "public": public,
-            "epsilon": None if epsilon is None else as_fraction(epsilon, "epsilon"),
-            "delta": None if delta is None else as_delta(delta),
-            "rho": None if rho is None else as_fraction(rho, "rho"),
-            "calibration": calibration,
-            "sigma": None if sigma is None else as_fraction(sigma, "sigma"),
-        }
-        assign(self, **given)
+        assign(
+            self,
+            public=public,
+            epsilon=None if epsilon is None else as_fraction(epsilon, "epsilon"),
+            delta=None if delta is None else as_delta(delta),
+            rho=None if rho is None else as_fraction(rho, "rho"),
+            calibration=calibration,
+            sigma=None if sigma is None else as_fraction(sigma, "sigma"),
+        )
         if sigma is None and calibration == "zcdp":
             assign(self, sigma=self._zcdp_sigma())
         stated = calibration == "zcdp" and (rho, epsilon) != (None, None)

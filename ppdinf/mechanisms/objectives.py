@@ -15,7 +15,7 @@ import numpy as np
 from ppdinf._internal.values import Integers, Reals, require_number, unmasked
 from ppdinf.errors import PrivacyError
 from ppdinf.laws.real_noise import positive
-from ppdinf.mechanisms.real_noise import FINE, grid_below
+from ppdinf.mechanisms.real_noise import FINE, Draw, grid_below
 from ppdinf.noise.k_norm import K_NORMS, draw_integer_k_norm, k_norm, one_of, uniforms
 from ppdinf.noise.primitives.integers import uniform_integers
 from ppdinf.noise.primitives.stream import BitStream
@@ -23,7 +23,6 @@ from ppdinf.noise.primitives.stream import BitStream
 NARROW = Fraction(1, 400)  # half of the interval of bounded means, in units of the noise
 ROUNDING = 1e-12  # relative excess of a record over a stated bound that is attributed to rounding
 
-type Draw = Callable[[int, BitStream], Reals]
 type Exact = tuple[str, Draw]
 
 

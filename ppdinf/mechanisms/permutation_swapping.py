@@ -128,9 +128,7 @@ class PermutationSwapping(TableMechanism):
             raise InvariantError("no stratum has two records, so that nothing can be swapped: combine strata")
         return Plan("swapping", True, f"records of {len(self._sizes(system))} strata are selected and permuted")
 
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw swapped tables, shape (draws, d)."""
         strata = self._strata(system.frame)
         released = np.array(np.broadcast_to(cells, (draws, cells.shape[-1])))

@@ -25,6 +25,9 @@ LARGEST_MATRIX = 10**6  # entries of a matrix whose singular values are computed
 FINE = 2**16
 """Default number of steps of the grid in the scale of the noise."""
 
+type Draw = Callable[[int, BitStream], Reals]
+"""``draw(draws, stream)``: shape (draws, d)."""
+
 type Grid = Fraction | str | None
 
 
@@ -74,7 +77,7 @@ def real_sampler(grid: Grid, plan: Plan | None) -> str:
 class SubspaceNoise:
     """Noise on the null space of public sums."""
 
-    draw: Callable[[int, BitStream], Reals]
+    draw: Draw
     log_density: Callable[[Reals], float]
     sampler: str
     reason: str

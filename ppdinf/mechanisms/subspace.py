@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from scipy import sparse
 from scipy.linalg import null_space
@@ -128,11 +129,7 @@ class SharedKey(TableMechanism):
             frame.select(dim, part_frame.coords[dim][1].tolist())  # raises for labels that the table does not have
         system = bind(self.public, frame, np.zeros(frame.size, dtype=np.int64))
         plan = self.plan_on(system)
-        known = [{label: k for k, label in enumerate(frame.coords[dim][1].tolist())} for dim in frame.dims]
-        axes = [
-            [places[label] for label in part_frame.coords[dim][1].tolist()]
-            for dim, places in zip(part_frame.dims, known, strict=True)
-        ]
+        axes = [pd.Index(frame.coords[dim][1]).get_indexer(pd.Index(part_frame.coords[dim][1])) for dim in frame.dims]
         place = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), frame.shape).ravel()
         padded = np.zeros(frame.size, dtype=np.int64)
         padded[place] = cells
@@ -257,9 +254,7 @@ class SubspaceMechanism(SharedKey):
             raise PrivacyError(f"{law.reason}: allow it with allow_mcmc=True, or choose another mechanism")
         return Plan(law.sampler, law.exact, law.reason, distance=law.distance and law.distance())
 
-    def draw(  # type: ignore[override]
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Reals:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Reals:
         """Draw noisy answers; float64 of shape (draws, d)."""
         return self._law(system).added(cells, draws, stream)
 

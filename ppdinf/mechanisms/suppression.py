@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ppdinf._internal.values import Integers, Symbolic
+from ppdinf._internal.values import Array, Integers, Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.invariants import Public, System
 from ppdinf.lattice.feasible import nearest_feasible
@@ -113,9 +113,7 @@ class Suppression(TableMechanism):
         """Return a plan without a sampler."""
         return Plan("deterministic", True, "the table is computed from the public statements, without noise")
 
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Repeat the placeholder; int64 of shape (draws, d)."""
         return np.tile(_placeholder(system), (draws, 1))
 

@@ -80,9 +80,7 @@ class TableMechanism(Mechanism):
         """Choose the sampler for a bound system."""
 
     @abstractmethod
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw releases of a table from random bits; int64 of shape (draws, d)."""
 
     def checked_draw(

@@ -74,9 +74,7 @@ class CellLaw(TableMechanism):
         """Return the plan: cells are independent."""
         return Plan("rows of a matrix", True, "every cell is drawn from the row of its count")
 
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw releases of a table; int64 of shape (draws, d)."""
         every = np.broadcast_to(cells, (draws, np.shape(cells)[-1]))
         if ((every < 0) | (every >= self.probabilities.shape[0])).any():

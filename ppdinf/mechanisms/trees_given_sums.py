@@ -45,6 +45,8 @@ BATCH = 2**20  # cells per batch
 NEWTON = 100  # largest number of steps to a tilt
 HOPELESS = 1e-5  # acceptance rate at which a draw is refused
 
+type CellLaw = IntegerLaw | L2Laplace
+
 
 @dataclass(frozen=True, eq=False)
 class _Proposals:
@@ -115,12 +117,7 @@ class TreesGivenSums:
     """Exact sampler of the releases of one table, and their total weight."""
 
     def __init__(
-        self,
-        system: System,
-        forest: Forest,
-        x: Integers,
-        law: IntegerLaw | L2Laplace,
-        base: DirichletMultinomial | None,
+        self, system: System, forest: Forest, x: Integers, law: CellLaw, base: DirichletMultinomial | None
     ) -> None:
         self.forest = forest
         self.law = law

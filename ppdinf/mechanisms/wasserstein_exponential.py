@@ -324,9 +324,7 @@ class StatedLoss(WassersteinExponential):
         places = np.flatnonzero((self.tables == cells).all(axis=1))
         return int(places[0]) if places.size else None
 
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw releases of a table; int64 of shape (draws, d), exact for the weights in double precision."""
         one_of = Elimination(np.empty((0, 1), dtype=np.int64), [], [table(0, self.log_w[self._place(cells)])])
         return self.tables[one_of.draw(draws, stream)[:, 0]]

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ppdinf._internal.values import Integers
+from ppdinf._internal.values import Array, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.statement import Statement
@@ -31,7 +31,7 @@ from ppdinf.mechanisms.bound_trees import Forest, forest_of
 from ppdinf.mechanisms.few_given_rest import FewGivenRest, lower_bounds_and_groups
 from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.mechanisms.table_sums import eliminated_releases, work_of
-from ppdinf.mechanisms.trees_given_sums import TreesGivenSums
+from ppdinf.mechanisms.trees_given_sums import CellLaw, TreesGivenSums
 from ppdinf.noise.exact.variable_elimination import LARGEST_WORK, Elimination
 from ppdinf.noise.log_total import log_total
 from ppdinf.noise.primitives.stream import BitStream
@@ -57,7 +57,7 @@ class Weighted(TableMechanism):
 
     @property
     @abstractmethod
-    def law(self) -> IntegerLaw | L2Laplace:
+    def law(self) -> CellLaw:
         """Return the law of the noise before conditioning on the public statements."""
 
     def measure_on(self, system: System) -> BaseMeasure | None:
@@ -159,9 +159,7 @@ class Weighted(TableMechanism):
             "elimination", reason, lambda x, size, stream: self._eliminated(system, x).draw(size, stream)[:, :d]
         )
 
-    def draw(
-        self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None
-    ) -> Integers:
+    def draw(self, system: System, cells: Integers, draws: int, stream: BitStream, plan: Plan | None = None) -> Array:
         """Draw releases of one table, or of one table each; int64 of shape (draws, d)."""
         if self._is_free(system):
             plan = plan or self.plan_on(system)
@@ -250,6 +248,6 @@ def is_bounded(public: Public) -> bool:
     return any(type(statement).inequalities is not Statement.inequalities for statement in public)
 
 
-def _of_cells(law: IntegerLaw | L2Laplace, cells: int) -> IntegerLaw:
+def _of_cells(law: CellLaw, cells: int) -> IntegerLaw:
     """Return independent noise whose weights are at least those of a law."""
     return law.dominating_law(cells) if isinstance(law, L2Laplace) else law

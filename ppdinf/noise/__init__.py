@@ -14,7 +14,7 @@ sampler_plan        The choice of samplers for a system of public sums: exact sa
 triangular_laplace  Exact Laplace noise in orthogonal coordinates of a lattice: mass proportional to exp(-rate |R x|_1).
 """
 
-from ppdinf.noise.mcmc.independence_metropolis import IndependenceMetropolis as IndependenceMetropolis
-from ppdinf.noise.mcmc.lattice_metropolis import LatticeMetropolis as LatticeMetropolis
+from ppdinf.noise.mcmc.independence_metropolis import IndependenceMetropolis
+from ppdinf.noise.mcmc.lattice_metropolis import LatticeMetropolis
 
 __all__ = ["IndependenceMetropolis", "LatticeMetropolis"]

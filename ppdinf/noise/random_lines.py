@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from ppdinf.noise.primitives.stream import BitStream
 
 
+type LogDensity = Callable[[Reals], Reals]
+
 type Chord = Callable[[Reals, Reals], tuple[float, float]]
 
 NEAR = 16  # times m^(-3/2): distance below which pairs are coupled maximally, for a body within the unit ball
@@ -111,13 +113,7 @@ def _log_density(chord: Chord, root: Reals, start: Reals, end: Reals) -> float:
 
 
 def slice_lines(
-    log_density: Callable[[Reals], Reals],
-    start: Reals,
-    scale: Reals,
-    *,
-    steps: int,
-    stream: BitStream,
-    radius: float = np.inf,
+    log_density: LogDensity, start: Reals, scale: Reals, *, steps: int, stream: BitStream, radius: float = np.inf
 ) -> Reals:
     """Run one chain per row of `start` and return the final points."""
     point = np.array(start, dtype=float)
@@ -144,9 +140,8 @@ def _chord(point: Reals, line: Reals, radius: float) -> tuple[Reals, Reals]:
 
 
 def _bracket(
-    log_density: Callable[[Reals], Reals], point: Reals, line: Reals, level: Reals, first: Reals, last: Reals,
-    stream: BitStream,
-) -> tuple[Reals, Reals]:  # fmt: skip
+    log_density: LogDensity, point: Reals, line: Reals, level: Reals, first: Reals, last: Reals, stream: BitStream
+) -> tuple[Reals, Reals]:
     """Expand a randomly placed interval until both ends are below the level or on the sphere."""
     low = -WIDTH * uniforms(stream, len(point))
     ends = []
@@ -163,9 +158,8 @@ def _bracket(
 
 
 def _shrink(
-    log_density: Callable[[Reals], Reals], point: Reals, line: Reals, level: Reals, low: Reals, high: Reals,
-    stream: BitStream,
-) -> tuple[Reals, Reals]:  # fmt: skip
+    log_density: LogDensity, point: Reals, line: Reals, level: Reals, low: Reals, high: Reals, stream: BitStream
+) -> tuple[Reals, Reals]:
     """Draw from the bracket, and shrink it to every drawn point that is below the level."""
     inside, height = point.copy(), np.empty(len(point))
     left = np.arange(len(point))

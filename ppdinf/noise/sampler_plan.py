@@ -149,7 +149,7 @@ class Plan:
     built: tuple[Structure, Law, ExactNoise | ChainNoise] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        share = "" if self.acceptance is None else f"; {_share(self.acceptance)} of attempts are kept"
+        share = "" if self.acceptance is None else f"; {100 * self.acceptance:.3g} % of attempts are kept"
         how = "exact" if self.exact else "in double precision" if self.distance is None else "Markov chain"
         return f"{self.sampler} sampler ({how}): {self.reason}{share}"
 
@@ -229,7 +229,3 @@ def _classes(system: System) -> str:
     ]
     split = ", ".join(share for share, n in zip(shares, (groups, alone, fixed), strict=True) if n)
     return f"the public sums split {system.frame.size} cells into {split}"
-
-
-def _share(acceptance: float) -> str:
-    return f"{100 * acceptance:.3g} %"

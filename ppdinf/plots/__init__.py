@@ -8,14 +8,9 @@ style        Common style of all figures: sizes, ink, and two colours for colour
 uncertainty  Estimates of cells and areas, with the uncertain and the disclosed ones marked.
 """
 
-from ppdinf.plots.noise import plot_noise as plot_noise
-from ppdinf.plots.noise import plot_plan as plot_plan
-from ppdinf.plots.noise import plot_scores as plot_scores
-from ppdinf.plots.posterior import plot_chains as plot_chains
-from ppdinf.plots.posterior import plot_posterior_table as plot_posterior_table
-from ppdinf.plots.uncertainty import plot_cells as plot_cells
-from ppdinf.plots.uncertainty import plot_intervals as plot_intervals
-from ppdinf.plots.uncertainty import plot_map as plot_map
+from ppdinf.plots.noise import plot_noise, plot_plan, plot_scores
+from ppdinf.plots.posterior import plot_chains, plot_posterior_table
+from ppdinf.plots.uncertainty import plot_cells, plot_intervals, plot_map
 
 __all__ = [
     "plot_cells", "plot_chains", "plot_intervals", "plot_map",

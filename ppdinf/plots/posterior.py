@@ -159,13 +159,9 @@ def _places(labels: pd.Index, wanted: np.ndarray, where: str) -> np.ndarray:
     return places
 
 
-def _interval(draws: np.ndarray) -> np.ndarray:
-    return np.quantile(draws, TAILS, axis=0)
-
-
 def _counts_panel(axes: Axes, draws: np.ndarray, released: np.ndarray, truth: np.ndarray | None) -> None:
     rows = np.arange(released.size)
-    lower, upper = _interval(draws)
+    lower, upper = np.quantile(draws, TAILS, axis=0)
     axes.hlines(rows, lower, upper, color=POSTERIOR, linewidth=2.4, alpha=0.55)
     axes.plot(draws.mean(axis=0), rows, "o", color=POSTERIOR, markersize=3.6)
     axes.plot(released, rows, "D", color=NAIVE, markersize=3.6, markerfacecolor="white", markeredgewidth=1.1)
@@ -180,7 +176,7 @@ def _counts_panel(axes: Axes, draws: np.ndarray, released: np.ndarray, truth: np
 
 def _rates_panel(axes: Axes, rates: np.ndarray, released: np.ndarray, scale: np.ndarray) -> None:
     rows = np.arange(released.size)
-    lower, upper = _interval(rates)
+    lower, upper = np.quantile(rates, TAILS, axis=0)
     low, high = naive_interval(released)
     below = released < 0
     axes.hlines(rows - 0.17, low * scale, high * scale, color=NAIVE, linewidth=1.2)
@@ -210,7 +206,7 @@ def _key(axes: Axes, title: str, naive: str, line: Literal["-", "none"], posteri
 
 
 def _takeaway_counts(draws: np.ndarray, released: np.ndarray) -> str:
-    lower, upper = _interval(draws)
+    lower, upper = np.quantile(draws, TAILS, axis=0)
     outside = int(np.sum((released < lower) | (released > upper)))
     return f"{outside} of {released.size} released counts are outside the posterior interval ({PROBABILITY:.0%})"
 

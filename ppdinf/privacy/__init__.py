@@ -10,6 +10,7 @@ conditioning          Gamma, the additional privacy loss of noise conditioned on
 gaussian_calibration  The scale of normal and of discrete Gaussian noise for (epsilon, delta) differential privacy.
 guarantee             The statement of a guarantee: loss, distance, protected and unprotected information.
 lattice_gaussian      Gaussian noise on a lattice {z : A z = 0}: its delta, the scale for a required delta, and tails.
+posterior_bounds      Bounds on posterior probabilities by the privacy loss.
 pufferfish            Pufferfish privacy given public information: disclosure limits, conditioned laws and outputs, and
                       the sensitivity Delta_z.
 release_guarantee     The guarantee of one release, at the nearest other table that the public sums allow.
@@ -23,42 +24,31 @@ wasserstein_distance  Infinity-Wasserstein distance between discrete laws.
 zcdp                  From zero-concentrated to approximate differential privacy, and back.
 """
 
-from ppdinf._internal.rationals import as_fraction as as_fraction
-from ppdinf.privacy.audit import Audit as Audit
-from ppdinf.privacy.audit import audit as audit
-from ppdinf.privacy.budget import Ledger as Ledger
-from ppdinf.privacy.composition import compose as compose
-from ppdinf.privacy.composition import compose_parallel as compose_parallel
+from ppdinf._internal.rationals import as_fraction
+from ppdinf.privacy.audit import Audit, audit
+from ppdinf.privacy.budget import Ledger
+from ppdinf.privacy.composition import compose, compose_parallel
 from ppdinf.privacy.composition import compose_partition as compose_partition
-from ppdinf.privacy.conditioning import ConditioningCost as ConditioningCost
-from ppdinf.privacy.conditioning import Erosion as Erosion
-from ppdinf.privacy.conditioning import conditioning_cost as conditioning_cost
-from ppdinf.privacy.conditioning import erosion as erosion
-from ppdinf.privacy.conditioning import posterior_distance as posterior_distance
-from ppdinf.privacy.conditioning import posterior_range as posterior_range
-from ppdinf.privacy.gaussian_calibration import gaussian_delta as gaussian_delta
-from ppdinf.privacy.gaussian_calibration import gaussian_sigma as gaussian_sigma
-from ppdinf.privacy.guarantee import Guarantee as Guarantee
-from ppdinf.privacy.lattice_gaussian import tail_bound as tail_bound
-from ppdinf.privacy.pufferfish import KAnonymity as KAnonymity
-from ppdinf.privacy.pufferfish import TCloseness as TCloseness
-from ppdinf.privacy.pufferfish import condition_output as condition_output
-from ppdinf.privacy.pufferfish import condition_pairs as condition_pairs
-from ppdinf.privacy.pufferfish import delta_z as delta_z
-from ppdinf.privacy.pufferfish import delta_z_counts as delta_z_counts
-from ppdinf.privacy.pufferfish import delta_z_normal as delta_z_normal
-from ppdinf.privacy.pufferfish import secret_pair as secret_pair
-from ppdinf.privacy.release_guarantee import ReleaseGuarantee as ReleaseGuarantee
-from ppdinf.privacy.restatement import to_approximate as to_approximate
-from ppdinf.privacy.restatement import to_event as to_event
-from ppdinf.privacy.restatement import to_pufferfish as to_pufferfish
-from ppdinf.privacy.restatement import to_zcdp as to_zcdp
-from ppdinf.privacy.sensitivity import sensitivity as sensitivity
-from ppdinf.privacy.sensitivity import sensitivity_polytope as sensitivity_polytope
-from ppdinf.privacy.wasserstein_distance import wasserstein_infinity as wasserstein_infinity
-from ppdinf.privacy.zcdp import zcdp_delta as zcdp_delta
-from ppdinf.privacy.zcdp import zcdp_epsilon as zcdp_epsilon
-from ppdinf.privacy.zcdp import zcdp_rho as zcdp_rho
+from ppdinf.privacy.conditioning import ConditioningCost, Erosion, conditioning_cost, erosion
+from ppdinf.privacy.gaussian_calibration import gaussian_delta, gaussian_sigma
+from ppdinf.privacy.guarantee import Guarantee
+from ppdinf.privacy.lattice_gaussian import tail_bound
+from ppdinf.privacy.posterior_bounds import posterior_distance, posterior_range
+from ppdinf.privacy.pufferfish import (
+    KAnonymity,
+    TCloseness,
+    condition_output,
+    condition_pairs,
+    delta_z,
+    delta_z_counts,
+    delta_z_normal,
+    secret_pair,
+)
+from ppdinf.privacy.release_guarantee import ReleaseGuarantee
+from ppdinf.privacy.restatement import to_approximate, to_event, to_pufferfish, to_zcdp
+from ppdinf.privacy.sensitivity import sensitivity, sensitivity_polytope
+from ppdinf.privacy.wasserstein_distance import wasserstein_infinity
+from ppdinf.privacy.zcdp import zcdp_delta, zcdp_epsilon, zcdp_rho
 
 __all__ = [
     "Audit", "ConditioningCost", "Erosion", "Guarantee", "KAnonymity", "Ledger", "ReleaseGuarantee", "TCloseness",

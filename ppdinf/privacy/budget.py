@@ -26,6 +26,9 @@ from ppdinf.privacy.unit_loss import REPLACED, describe_loss
 from ppdinf.privacy.zcdp import as_delta
 from ppdinf.tables.frame import Frame
 
+type Part = str | None
+"""Name of a part of a partition of everybody; None for everybody."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -71,13 +74,13 @@ class Budget:
             )
         )
 
-    def composed(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> Guarantee:
+    def composed(self, guarantees: Sequence[Guarantee], parts: Sequence[Part] | None = None) -> Guarantee:
         """Return the joint guarantee of releases in the terms of the budget; `parts` names each release's part."""
         counted = guarantees if self.rho is None else [to_zcdp(guarantee) for guarantee in guarantees]
         # the noise of different releases is independent
         return compose_partition(counted, [None] * len(counted) if parts is None else parts)
 
-    def spent(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
+    def spent(self, guarantees: Sequence[Guarantee], parts: Sequence[Part] | None = None) -> dict[str, Fraction]:
         """Return the spent amount of each part of the budget; `parts` as for `composed`."""
         if not guarantees:
             return dict.fromkeys(self.total, Fraction(0))
@@ -89,17 +92,13 @@ class Budget:
         loss = Fraction(together.loss(1))
         return {name: together.delta if name == "delta" else loss for name in self.total}
 
-    def left(self, guarantees: Sequence[Guarantee], parts: Sequence[str | None] | None = None) -> dict[str, Fraction]:
+    def left(self, guarantees: Sequence[Guarantee], parts: Sequence[Part] | None = None) -> dict[str, Fraction]:
         """Return the remaining amount of each part of the budget; `parts` as for `composed`."""
         spent = self.spent(guarantees, parts)
         return {name: total - spent[name] for name, total in self.total.items()}
 
     def require(
-        self,
-        earlier: Sequence[Guarantee],
-        guarantee: Guarantee,
-        parts: Sequence[str | None] = (),
-        part: str | None = None,
+        self, earlier: Sequence[Guarantee], guarantee: Guarantee, parts: Sequence[Part] = (), part: Part = None
     ) -> None:
         """Refuse a release above the budget; `parts` are the parts of earlier releases, `part` is its part."""
         parts = parts or [None] * len(earlier)
@@ -196,7 +195,12 @@ class Ledger:
             raise PrivacyError("this post-processed release was entered already, with its noisy table: it counts once")
         for other in self.releases[:1]:
             other.frame.check_same(entry.frame, "the table of the earlier releases")
-        _require_one_norm([*self.releases, entry])
+        pufferfish = [one for one in (*self.releases, entry) if one.guarantee.variant == "pufferfish"]
+        if len({one.mechanism.distance for one in pufferfish}) > 1:
+            raise PrivacyError(
+                "the sensitivities of the releases are distances in several norms, so their losses do not add up: "
+                "state all of them in one norm"
+            )
         self._budget.require(self._guarantees, entry.joint_guarantee)
         self.releases.append(entry)
         self._fixed = fixed = self._fixed_together()
@@ -273,12 +277,3 @@ class Ledger:
         joined = fixed_cells(structure(A), A, values, B, limits)
         alone = np.any([system.fixed for system in systems], axis=0)
         return np.flatnonzero(joined & ~alone)
-
-
-def _require_one_norm(releases: list[Entry]) -> None:
-    """Refuse Pufferfish releases with sensitivities in several norms."""
-    if len({release.mechanism.distance for release in releases if release.guarantee.variant == "pufferfish"}) > 1:
-        raise PrivacyError(
-            "the sensitivities of the releases are distances in several norms, so their losses do not add up: state "
-            "all of them in one norm"
-        )

@@ -15,15 +15,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, NamedTuple, SupportsFloat
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from ppdinf._internal.values import Integers, Reals, members, numbers
-from ppdinf.errors import PrivacyError
+from ppdinf._internal.values import Integers, Reals, members
 from ppdinf.invariants import System
 from ppdinf.lattice.feasible import nearest_feasible
 from ppdinf.lattice.fiber_tables import cell_intervals, fiber_tables
@@ -33,6 +31,8 @@ from ppdinf.lattice.shortest import shortest_distance
 from ppdinf.lattice.systems import distinct_rows
 from ppdinf.laws import DoubleGeometric, IntegerLaw
 
+MOST = 1000  # tables up to which all probabilities are computed
+SEARCH = 60  # tables that are searched otherwise
 LISTED = 5000  # enumerated tables of a block, up to the order of cells with equal bounds
 WORK = 3 * 10**8  # multiplications for their normalizers, about 1 s
 BLOCKS = 8  # number of blocks whose tables are enumerated
@@ -198,10 +198,6 @@ def _normalisers(noise: IntegerLaw, tables: Integers, low: Integers, high: Integ
         for k in range(weights.shape[1]):
             mass[:, k:] += weights[:, [k]] * before[:, : persons + 1 - k]
     return mass[:, persons]
-
-
-MOST = 1000  # tables up to which all probabilities are computed
-SEARCH = 60  # tables that are searched otherwise
 
 
 @dataclass(frozen=True)
@@ -388,100 +384,3 @@ def erosion(system: System) -> Erosion:
     """
     distance = None if system.fixed.all() else shortest_distance(system.free)
     return Erosion(None if distance is None else int(distance), int(system.fixed.sum()))
-
-
-def posterior_range(prior: ArrayLike, loss: SupportsFloat) -> tuple[Reals, Reals]:
-    """Bound the posterior probability of a statement about one person after a release.
-
-    Parameters
-    ----------
-    prior : float or array of float
-        Probability of a statement about one person, given all public information.
-    loss : float or Fraction
-        Privacy loss between the tables for which the statement is true and false.
-
-    Returns
-    -------
-    lower, upper : ndarray of float64
-        Odds change by a factor of at most ``exp(loss)``; these bounds are at least as tight as the factor ``exp(loss)``
-        on the probability in their Theorem 1.3.
-
-    Raises
-    ------
-    PrivacyError
-        A prior is not a number in [0, 1], or the loss is not a number from 0 to infinity.
-
-    See Also
-    --------
-    ppdinf.privacy.erosion, ppdinf.privacy.posterior_distance
-
-    Examples
-    --------
-    >>> from ppdinf.privacy import posterior_range
-    >>> lower, upper = posterior_range(0.1, 1)
-    >>> round(float(lower), 3), round(float(upper), 3)
-    (0.039, 0.232)
-    """
-    p, factor = numbers(prior, "prior"), math.exp(-_loss(loss))
-    if not np.all((p >= 0) & (p <= 1)):
-        raise PrivacyError("prior must be in [0, 1]")
-    certain = p == 1  # no release changes what is certain; without this, an infinite loss would give 0 / 0
-    lower = p * factor / np.where(certain, 1, 1 - p + p * factor)
-    upper = p / np.where(p == 0, 1, p + (1 - p) * factor)
-    return np.where(certain, 1.0, lower), upper
-
-
-def posterior_distance(loss: SupportsFloat) -> float:
-    """Bound the distance of two posteriors: of a release with a person's record, and with another record in its place.
-
-    Both posteriors have the same prior of the table. The total variation distance is the largest difference of their
-    probabilities of any statement.
-
-    Parameters
-    ----------
-    loss : float or Fraction
-        Privacy loss between the two tables, which both satisfy the public information.
-
-    Returns
-    -------
-    float
-        ``tanh(loss / 2)``, which some prior attains; the published bound is ``exp(loss) - 1``. The odds of a statement
-        differ by a factor of at most ``exp(2 loss)``: if its probability is p in one posterior,
-        ``posterior_range(p, 2 * loss)`` bounds its probability in the other.
-
-    Raises
-    ------
-    PrivacyError
-        The loss is not a number from 0 to infinity.
-
-    See Also
-    --------
-    ppdinf.privacy.posterior_range
-
-    Notes
-    -----
-    Given the release, the ratio of the two likelihoods of a table is between ``exp(-loss)`` and ``exp(loss)``.
-
-    References
-    ----------
-    S. P. Kasiviswanathan, A. Smith, "On the semantics of differential privacy", J. Priv. Confid. 6 (2014). Seeman et
-    al., equation (3). Gong and Meng, equation (5.1).
-
-    Examples
-    --------
-    >>> from ppdinf.privacy import posterior_distance
-    >>> round(posterior_distance(1), 3)
-    0.462
-    """
-    return math.tanh(_loss(loss) / 2)
-
-
-def _loss(loss: SupportsFloat) -> float:
-    """Validate a privacy loss."""
-    try:
-        size = float(loss)
-    except (TypeError, ValueError):
-        raise PrivacyError(f"the loss must be a number, found {loss!r:.60}") from None
-    if not size >= 0:
-        raise PrivacyError("loss must not be negative")
-    return size

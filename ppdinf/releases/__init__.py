@@ -14,10 +14,9 @@ selection       A part of a release, selected by labels, whose public sums stay 
 signatures      Ed25519 signatures of files.
 """
 
-from ppdinf.releases.part_index import ReleaseParts as ReleaseParts
-from ppdinf.releases.part_index import read_parts as read_parts
-from ppdinf.releases.part_writer import release_parts as release_parts
-from ppdinf.releases.release import Release as Release
-from ppdinf.releases.release_reader import read_release as read_release
+from ppdinf.releases.part_index import ReleaseParts, read_parts
+from ppdinf.releases.part_writer import release_parts
+from ppdinf.releases.release import Release
+from ppdinf.releases.release_reader import read_release
 
 __all__ = ["Release", "ReleaseParts", "read_parts", "read_release", "release_parts"]

@@ -139,11 +139,7 @@ class Release(Framed):
             raise PrivacyError(f"mechanism must be a ppdinf mechanism, found {type(mechanism).__name__}")
         if public is not None and not isinstance(public, System):
             raise InvariantError("public must be bound to its values: pass public.on(table, values=...)")
-        cells: Array
-        if mechanism.is_integer:
-            frame, cells = labelled_cells(table, nonnegative=False)
-        else:
-            frame, cells = labelled_reals(table)
+        frame, cells = labelled_cells(table, nonnegative=False) if mechanism.is_integer else labelled_reals(table)
         if public is None:
             public = bind_released(mechanism.public, frame, cells)
         frame.check_same(public.frame, "the table that the public information is bound to")
@@ -190,9 +186,8 @@ class Release(Framed):
     @property
     def provenance(self) -> str:
         """Origin of the table: "drawn" or "stated"; a table changed since was not "drawn"."""
-        if self._drawn is not None and np.array_equal(self._drawn, self.table.values):
-            return "drawn"
-        return "stated"
+        is_drawn = self._drawn is not None and np.array_equal(self._drawn, self.table.values)
+        return "drawn" if is_drawn else "stated"
 
     @cached_property
     def likelihood(self) -> Likelihood:

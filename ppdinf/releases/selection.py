@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 import xarray as xr
 
-from ppdinf._internal.values import Integers
+from ppdinf._internal.values import Integers, some_of
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
@@ -134,6 +134,4 @@ def _keys(rows: sp.csr_array) -> list[bytes]:
 
 
 def _listed(labels: tuple[str | int, ...]) -> str:
-    if len(labels) <= LISTED:
-        return " or ".join(map(str, labels))
-    return f"{', '.join(map(str, labels[:LISTED]))} and {len(labels) - LISTED} more"
+    return " or ".join(map(str, labels)) if len(labels) <= LISTED else some_of(labels, LISTED)

@@ -21,12 +21,11 @@ import hashlib
 import importlib
 import json
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ppdinf._internal.atomic_files import as_path, write_atomically
-from ppdinf._internal.values import Json
+from ppdinf._internal.values import FilePath, Json
 from ppdinf.errors import SignatureError
 from ppdinf.releases import sealed
 from ppdinf.releases.part_index import HOLDS, read_index
@@ -47,7 +46,7 @@ class SignedStatement:
     period: str
 
 
-def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
+def new_key(path: FilePath, *, passphrase: str | None = None) -> str:
     """Make a key pair: the private key in a file that only its owner may read, the public key next to it."""
     keys, path = _ed25519(), as_path(path, SignatureError)
     private = keys.Ed25519PrivateKey.generate()
@@ -68,9 +67,7 @@ def new_key(path: str | PathLike[str], *, passphrase: str | None = None) -> str:
     return fingerprint(public_path)
 
 
-def sign(
-    path: str | PathLike[str], key: str | PathLike[str], *, title: str, period: str, passphrase: str | None = None
-) -> Path:
+def sign(path: FilePath, key: FilePath, *, title: str, period: str, passphrase: str | None = None) -> Path:
     """Sign a release or measurements: the signature is written next to the file and replaces an existing signature."""
     path, form = as_path(path, SignatureError), _serialization()
     for name, text in (("title", title), ("period", period)):
@@ -91,9 +88,7 @@ def sign(
     return _signature(path)
 
 
-def verify(
-    path: str | PathLike[str], key: str | PathLike[str], *, title: str | None = None, period: str | None = None
-) -> SignedStatement:
+def verify(path: FilePath, key: FilePath, *, title: str | None = None, period: str | None = None) -> SignedStatement:
     """Verify that the holder of a key signed a file, and return the statement that was signed."""
     path = as_path(path, SignatureError)
     data, public = path.read_bytes(), _load(key)
@@ -149,14 +144,14 @@ def _read(statement: bytes) -> Json | None:
     return stated
 
 
-def fingerprint(key: str | PathLike[str]) -> str:
+def fingerprint(key: FilePath) -> str:
     """Return the fingerprint of a public key: SHA-256 of its 32 bytes, in 16 groups of 4."""
     form = _serialization()
     digest = hashlib.sha256(_load(key).public_bytes(form.Encoding.Raw, form.PublicFormat.Raw)).hexdigest()
     return " ".join(digest[k : k + 4] for k in range(0, 64, 4))
 
 
-def _load(key: str | PathLike[str]) -> Any:
+def _load(key: FilePath) -> Any:
     try:
         public = _serialization().load_pem_public_key(Path(key).read_bytes())
     except ValueError:

@@ -9,13 +9,9 @@ page             Parts of a page, tables and figures on it, and the template.
 other_reports    Pages of bounds, of plans, and of scores of methods.
 """
 
-from ppdinf.report.analysis_report import RateAnalysis as RateAnalysis
-from ppdinf.report.analysis_report import analyse_rates as analyse_rates
-from ppdinf.report.analysis_report import write_report as write_report
-from ppdinf.report.denoised_report import write_denoised as write_denoised
-from ppdinf.report.other_reports import write_bounds as write_bounds
-from ppdinf.report.other_reports import write_plan as write_plan
-from ppdinf.report.other_reports import write_scores as write_scores
+from ppdinf.report.analysis_report import RateAnalysis, analyse_rates, write_report
+from ppdinf.report.denoised_report import write_denoised
+from ppdinf.report.other_reports import write_bounds, write_plan, write_scores
 
 __all__ = [
     "RateAnalysis", "analyse_rates", "write_bounds", "write_denoised",

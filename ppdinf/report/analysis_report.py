@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import arviz as az
 import numpy as np
@@ -17,6 +16,7 @@ import xarray as xr
 from ppdinf import plots
 from ppdinf._internal.atomic_files import write_atomically
 from ppdinf._internal.progress import COMPILING, progress
+from ppdinf._internal.values import FilePath, Json
 from ppdinf.diagnostics import Diagnosis, diagnose
 from ppdinf.errors import LabelError, ModelError, PrivacyError
 from ppdinf.models import sample_confidential, summary
@@ -49,7 +49,7 @@ class RateAnalysis:
     name: str
     exposure: str | None
     previous: str | None
-    sampling: dict[str, Any]
+    sampling: Json
     idata: xr.DataTree
     diagnosis: Diagnosis
     truth: xr.DataArray | None = None  # the confidential table, known of simulated data only
@@ -198,9 +198,7 @@ def analyse_rates(
     return RateAnalysis(release, name, exposure, previous, sampling, idata, diagnosis)
 
 
-def _sampled(
-    model: pm.Model, sampling: dict[str, Any], cores: int | None, words: str, progressbar: bool
-) -> xr.DataTree:
+def _sampled(model: pm.Model, sampling: Json, cores: int | None, words: str, progressbar: bool) -> xr.DataTree:
     """Sample a model with progress; after Ctrl-C, return the draws that all chains have."""
     steps = (sampling["tune"] + sampling["draws"]) * sampling["chains"]
     shown = progress(words, steps, disable=not progressbar, before=COMPILING)
@@ -230,9 +228,7 @@ def _intervals(draws: xr.DataArray, dims: tuple[str, ...]) -> np.ndarray:
     return summary(draws.transpose("chain", "draw", *dims), PROBABILITY)[["estimate", "lower", "upper"]].to_numpy()
 
 
-def write_report(
-    analysis: RateAnalysis, path: str | PathLike[str], *, title: str, release_file: str, about: str = ""
-) -> str:
+def write_report(analysis: RateAnalysis, path: FilePath, *, title: str, release_file: str, about: str = "") -> str:
     """Write a release and its posterior as one page, and its figures in the same folder; return the finding."""
     path = Path(path)
     release = analysis.release

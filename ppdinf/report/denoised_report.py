@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, is_dataclass
-from os import PathLike
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import FilePath, Reals
 from ppdinf.denoising import Denoised, identified_bounds
 from ppdinf.invariants import Public
 from ppdinf.laws.additive_law import AdditiveLaw
@@ -22,9 +21,7 @@ SECONDS = 20.0  # time limit of the bounds
 UNCERTAIN = 0.3  # margin of error divided by the estimate
 
 
-def write_denoised(
-    posterior: Denoised, path: str | PathLike[str], statement: Public | None = None, title: str = ""
-) -> None:
+def write_denoised(posterior: Denoised, path: FilePath, statement: Public | None = None, title: str = "") -> None:
     """Write the page; see `Denoised.report`."""
     problems = posterior.problems
     table = intervals_of(posterior, statement)
@@ -54,7 +51,7 @@ def write_denoised(
         columns += "; least and most are possible given the published ranges, rounded numbers and exact sums"
     page.add("Every row")
     shown = table.drop(columns="disclosed", errors="ignore").reset_index(allow_duplicates=True)
-    marks = dict.fromkeys(np.flatnonzero(table["disclosed"]).tolist(), "marked") if hidden else {}
+    marks = np.flatnonzero(table["disclosed"]).tolist() if hidden else ()
     marked = "; marked rows are not published but determined" if hidden else ""
     page.table(shown, f"{columns}{marked}.", labels=table.index.nlevels, marks=marks)
     page.add("Published measurements", _exact(posterior))
@@ -113,7 +110,7 @@ def _published(posterior: Denoised) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["sums", "numbers", "law"])
 
 
-def _published_cells(posterior: Denoised) -> NDArray[np.float64]:
+def _published_cells(posterior: Denoised) -> Reals:
     """Return the published number of each cell, the mean of several numbers, or nan."""
     entries, d = posterior.data.entries, posterior.data.frame.size
     values = pd.to_numeric(pd.Series(entries.published), errors="coerce").to_numpy(np.float64)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
 
 import numpy as np
 import pandas as pd
 
+from ppdinf._internal.values import FilePath
 from ppdinf.mechanisms.error_plan import ErrorPlan
 from ppdinf.models.compare import Scores
 from ppdinf.plots import plot_intervals, plot_plan
@@ -16,7 +16,7 @@ from ppdinf.report.page import Page, listed
 
 
 def write_bounds(
-    bounds: pd.DataFrame, path: str | PathLike[str], title: str = "Possible counts", notes: Sequence[str] = ()
+    bounds: pd.DataFrame, path: FilePath, title: str = "Possible counts", notes: Sequence[str] = ()
 ) -> None:
     """Write a page of the result of `ppdinf.identified_bounds`: disclosed cells first."""
     disclosed = bounds["disclosed"].to_numpy(bool)
@@ -44,7 +44,7 @@ def write_bounds(
     table = ranges.reset_index(allow_duplicates=True)
     table["disclosed"] = np.where(disclosed, "disclosed", "")
     table["proof"] = np.where(table.pop("exact"), "", "not proved")
-    marks = dict.fromkeys(np.flatnonzero(disclosed).tolist(), "marked")
+    marks = np.flatnonzero(disclosed).tolist()
     empty = [name for name in ("disclosed", "proof") if not table[name].any()]
     page.table(table.drop(columns=empty), "", labels=bounds.index.nlevels, marks=marks)
     page.write(path)
@@ -52,7 +52,7 @@ def write_bounds(
 
 def write_plan(
     plans: Mapping[str, ErrorPlan],
-    path: str | PathLike[str],
+    path: FilePath,
     *,
     answers: Mapping[str, str],
     tables: Mapping[str, pd.DataFrame],
@@ -74,7 +74,7 @@ def write_plan(
     page.write(path)
 
 
-def write_scores(scores: Scores, path: str | PathLike[str], title: str = "Comparison of methods") -> None:
+def write_scores(scores: Scores, path: FilePath, title: str = "Comparison of methods") -> None:
     """Write a page of the result of `ppdinf.compare`: the methods in the order of their errors."""
     table = scores.summary()
     best = table.iloc[0]

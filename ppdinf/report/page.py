@@ -5,16 +5,16 @@ from __future__ import annotations
 import base64
 import io
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader
 
 from ppdinf._internal.atomic_files import write_atomically
+from ppdinf._internal.values import FilePath
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,26 +42,18 @@ class Page:
         """Append a heading, a paragraph, and the fields of a figure or a table."""
         self.parts.append({"heading": heading, "text": text} | fields)
 
-    def figure(self, figure: Figure, caption: str) -> bytes:
-        """Append a figure, and return it as PNG bytes."""
-        data = png(figure)
-        self.add(image=base64_of(data), caption=caption)
-        return data
+    def figure(self, figure: Figure, caption: str) -> None:
+        """Append a figure."""
+        self.add(image=base64_of(png(figure)), caption=caption)
 
     def table(
-        self,
-        table: pd.DataFrame,
-        caption: str,
-        *,
-        labels: int = 1,
-        marks: Mapping[int, str] | None = None,
-        wrapped: bool = False,
+        self, table: pd.DataFrame, caption: str, *, labels: int = 1, marks: Collection[int] = (), wrapped: bool = False
     ) -> None:
-        """Append a table whose first columns are labels; `marks` are classes of rows, by position."""
+        """Append a table whose first columns are labels; `marks` are the positions of marked rows."""
         # one decimal place in columns that contain fractions
         digits = [int(column.dtype.kind == "f" and bool((column % 1 > 0).any())) for _, column in table.items()]
         rows = [
-            ((marks or {}).get(k, ""), [*map(str, row[:labels]), *map(number, row[labels:], digits[labels:])])
+            (k in marks, [*map(str, row[:labels]), *map(number, row[labels:], digits[labels:])])
             for k, row in enumerate(table.head(LISTED).itertuples(index=False, name=None))
         ]
         if len(table) > LISTED:
@@ -69,7 +61,7 @@ class Page:
         columns = [str(column) for column in table.columns]
         self.add(caption=caption, columns=columns, rows=rows, labels=labels, wrapped=wrapped)
 
-    def write(self, path: str | PathLike[str], template: str = "page.html.j2", **values: object) -> None:
+    def write(self, path: FilePath, template: str = "page.html.j2", **values: object) -> None:
         """Write the page by a template, with further values for it; an existing file is replaced."""
         page = environment().get_template(template)
         versions = [*((name, version(name)) for name in PACKAGES), ("Python", platform.python_version())]

@@ -7,6 +7,6 @@ journal  The session file: exclusive use by one process, and one record per line
 session  The session: checks the budget, records the cost, draws, and records the outcome.
 """
 
-from ppdinf.sessions.session import Session as Session
+from ppdinf.sessions.session import Session
 
 __all__ = ["Session"]

@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from ppdinf._internal.values import Flags
+from ppdinf._internal.values import Array, Flags
 from ppdinf.errors import CountError
 from ppdinf.tables.frame import LARGEST
 
@@ -175,13 +175,16 @@ def each(values: Any, function: Callable[[Any], Any]) -> Any:
     mapped = np.empty(elements.shape, object)
     for k in np.ndindex(elements.shape):
         mapped[k] = function(elements[k])
-    if isinstance(values, xr.DataArray):
-        return values.copy(data=mapped)
-    if isinstance(values, pd.Series):
-        return pd.Series(mapped, index=values.index, name=values.name, dtype=object)
-    return (
-        pd.DataFrame(mapped, index=values.index, columns=values.columns) if isinstance(values, pd.DataFrame) else mapped
-    )
+    return with_labels_of(values, mapped)
+
+
+def with_labels_of(like: Any, values: Array) -> Any:
+    """Return an array in a container like another, with its labels."""
+    if isinstance(like, xr.DataArray):
+        return like.copy(data=values)
+    if isinstance(like, pd.Series):
+        return pd.Series(values, index=like.index, name=like.name, dtype=values.dtype)
+    return pd.DataFrame(values, index=like.index, columns=like.columns) if isinstance(like, pd.DataFrame) else values
 
 
 MARKS = ("S", "(S)", "D", "(D)", "*", "X", "(X)", "C", "(C)", "[C]", "PS", "Suppressed", "[Redacted]")

@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from ppdinf._internal.values import Array, Integers, Reals, unmasked
+from ppdinf._internal.values import Array, Integers, Reals, some_of, unmasked
 from ppdinf.errors import CountError, LabelError
 from ppdinf.tables.frame import LARGEST, Frame, as_name, native
 from ppdinf.tables.totals import exempt_labels, refuse_totals, require_known
@@ -83,9 +83,8 @@ def along(values: Array, dims: Sequence[Hashable]) -> tuple[tuple[Hashable, ...]
     return tuple(kept), values
 
 
-def _list_names(names: Sequence[object] | pd.Index, shown: int = 6) -> str:
-    listed = ", ".join(repr(native(name)) for name in names[:shown])
-    return listed if len(names) <= shown else f"{listed} and {len(names) - shown} more"
+def _list_names(names: Sequence[object] | pd.Index) -> str:
+    return some_of((repr(native(name)) for name in names), 6)
 
 
 def from_frame(data: pd.DataFrame, dims: Sequence[str] | None) -> xr.DataArray:

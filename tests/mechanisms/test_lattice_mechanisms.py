@@ -271,7 +271,6 @@ def test_sums_beyond_64_bits_are_exact():
 
 
 def test_a_session_spends_nothing(tmp_path, monkeypatch, capsys):
-    from rich.console import Console
 
     session = ppd.Session.open(tmp_path / "cases.budget", epsilon="1/2")
     with monkeypatch.context() as patched:
@@ -282,7 +281,7 @@ def test_a_session_spends_nothing(tmp_path, monkeypatch, capsys):
     assert session.left == {"epsilon": Fraction(1, 2)}
     with pytest.raises(PrivacyError, match="at least one guarantee"):
         session.guarantee  # noqa: B018
-    show_session(Console(), ppd.Session.open(session.path))
+    show_session(ppd.Session.open(session.path))
     assert "void" in capsys.readouterr().out
     session.release(KINDS["l1"], SQUARE, name="second")
     assert session.table()["outcome"].tolist() == ["void", "drawn"]

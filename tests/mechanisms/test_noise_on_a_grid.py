@@ -246,7 +246,7 @@ def test_the_plan_states_that_no_grid_is_possible(monkeypatch, tmp_path):
     def refuse(*arguments):
         raise InvariantError("The basis is too ill-conditioned.")
 
-    monkeypatch.setattr("ppdinf.mechanisms.subspace_gaussian.exact_noise", refuse)
+    monkeypatch.setattr("ppdinf.mechanisms.subspace_noise.exact_noise", refuse)
     release = gaussian(total()).release(THREE)
     assert release.mechanism.grid is None
     assert not release.plan.exact

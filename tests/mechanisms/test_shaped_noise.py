@@ -16,9 +16,9 @@ from ppdinf.errors import PrivacyError, PrivacyWarning
 from ppdinf.invariants import Public, cells, linear, margin, total
 from ppdinf.lattice.null_space import null_space
 from ppdinf.mechanisms import CorrelatedGaussian, KNorm, SubspaceGaussian
-from ppdinf.mechanisms import k_norm as module
-from ppdinf.mechanisms.correlated_gaussian import base_decomposition
+from ppdinf.mechanisms import shaped_noise as module
 from ppdinf.mechanisms.counting_queries import sensitivity_directions
+from ppdinf.mechanisms.shaped_noise import base_decomposition
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.privacy import gaussian_delta
 from ppdinf.privacy.sensitivity import enclosing_ellipsoid

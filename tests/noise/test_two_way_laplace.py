@@ -25,7 +25,7 @@ from ppdinf.noise.exact.scale_mixture import two_way_laplace
 from ppdinf.noise.exact.scale_mixture.klein_given_scales import SLACK, RowCoordinates
 from ppdinf.noise.exact.scale_mixture.mixture import _log_stays_narrow, _stays_narrow, kept_for_spanning_tree, root_of
 from ppdinf.noise.exact.scale_mixture.two_way_laplace import RowScales, draw_given_scales, spine_rows
-from ppdinf.noise.primitives.lazy_reals import LazyReals, betas, enclose_beta, enclose_gamma, gammas
+from ppdinf.noise.primitives.lazy_reals import LazyReals, betas, enclose_gamma, gammas
 from ppdinf.noise.primitives.stream import seeded_stream
 
 # -- decisions ------------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ def test_gamma_and_beta_variables():
         values, places = betas(np.full(50_000, float(a)), [a] * 50_000, b, reals, stream)
         assert stats.kstest(np.exp(-values / float(a)), stats.beta(float(a), float(b)).cdf).pvalue > 1e-5
         with ctx.workprec(192):
-            exact = [float(enclose_beta(b, reals.enclose(int(place)))) for place in places[:200]]
+            exact = [float(enclose_gamma(b, reals.enclose(int(place)))) for place in places[:200]]
         np.testing.assert_allclose(values[:200], exact, rtol=2.0**-35)
 
 

@@ -8,14 +8,15 @@ projection     Projection and rounding onto public sums and bounds.
 topdown        Top-down estimation: every level of a hierarchy is measured with noise and fitted below the level above.
 """
 
-from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessed as PostProcessed
-from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessedRelease as PostProcessedRelease
-from ppdinf.mechanisms.postprocessing.projection import controlled_rounding as controlled_rounding
-from ppdinf.mechanisms.postprocessing.projection import onto_bounds as onto_bounds
-from ppdinf.mechanisms.postprocessing.projection import onto_simplices as onto_simplices
-from ppdinf.mechanisms.postprocessing.projection import onto_sums as onto_sums
-from ppdinf.mechanisms.postprocessing.projection import round_to_sums as round_to_sums
-from ppdinf.mechanisms.postprocessing.topdown import TopDown as TopDown
+from ppdinf.mechanisms.postprocessing.postprocessed import PostProcessed, PostProcessedRelease
+from ppdinf.mechanisms.postprocessing.projection import (
+    controlled_rounding,
+    onto_bounds,
+    onto_simplices,
+    onto_sums,
+    round_to_sums,
+)
+from ppdinf.mechanisms.postprocessing.topdown import TopDown
 
 __all__ = [
     "PostProcessed", "PostProcessedRelease", "TopDown", "controlled_rounding", "onto_bounds", "onto_simplices",

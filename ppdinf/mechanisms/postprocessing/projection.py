@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import clarabel
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.sparse import linalg
 
 from ppdinf._internal.values import Flags, Integers, Reals, numbers
@@ -52,10 +52,10 @@ def onto_sums(y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | No
     start, E, e, w = _prepare(y, A, a, weights)
     x, e = start.T, e.reshape(-1, *[1] * (start.ndim - 1))
     if E.shape[0]:
-        spread = sparse.csc_array(sparse.diags_array(1 / w) @ E.T)
+        spread = sp.csc_array(sp.diags_array(1 / w) @ E.T)
         normal = E @ spread
-        ridge = RIDGE * max(1.0, normal.diagonal().max()) * sparse.eye_array(E.shape[0])
-        solve = linalg.splu(sparse.csc_array(normal + ridge)).solve
+        ridge = RIDGE * max(1.0, normal.diagonal().max()) * sp.eye_array(E.shape[0])
+        solve = linalg.splu(sp.csc_array(normal + ridge)).solve
         for _ in range(ROUNDS):
             x = x + spread @ solve(e - E @ x)
             if _worst(E @ x - e) <= 1e-14 * _size(x, e):
@@ -70,7 +70,7 @@ def onto_bounds(
 ) -> Reals:
     """Return the nearest point of {x : A x = a, B x >= b}."""
     start, E, e, w = _prepare(y, A, a, weights)
-    G = sparse.csr_array(B, dtype=np.float64)
+    G = sp.csr_array(B, dtype=np.float64)
     g = np.asarray(b, dtype=np.float64)
     step, active = _interior_point(w, E, e - E @ start, G, g - G @ start)
     solution = start + step
@@ -78,7 +78,7 @@ def onto_bounds(
         return solution
     for _ in range(ROUNDS):
         try:
-            exact = onto_sums(start, sparse.vstack([E, G[active]]), np.concatenate([e, g[active]]), w)
+            exact = onto_sums(start, sp.vstack([E, G[active]]), np.concatenate([e, g[active]]), w)
         except InvariantError:
             return solution
         exact[np.abs(exact) < CLEAN] = 0.0
@@ -90,17 +90,17 @@ def onto_bounds(
     return solution if broken.any() or gap > 1e-6 else exact
 
 
-def _interior_point(w: Reals, A: sparse.csr_array, a: Reals, B: sparse.csr_array, b: Reals) -> tuple[Reals, Flags]:
+def _interior_point(w: Reals, A: sp.csr_array, a: Reals, B: sp.csr_array, b: Reals) -> tuple[Reals, Flags]:
     """Minimize ``sum_i w_i t_i^2 / 2`` subject to A t = a, B t >= b; also return the mask of active bounds."""
     size = _size(a, b)
     cones = [clarabel.ZeroConeT(a.size), clarabel.NonnegativeConeT(b.size)]
-    rows = sparse.csc_matrix(sparse.vstack([A, -B]))
+    rows = sp.csc_matrix(sp.vstack([A, -B]))
     target = np.concatenate([a, -b]) / size
     for tolerance in TOLERANCES:
         settings = clarabel.DefaultSettings()
         settings.verbose = False
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
-        objective = sparse.csc_matrix(sparse.diags_array(w))
+        objective = sp.csc_matrix(sp.diags_array(w))
         answer = clarabel.DefaultSolver(objective, np.zeros(w.size), rows, target, cones, settings).solve()
         if answer.status == clarabel.SolverStatus.Solved:
             return size * np.array(answer.x), np.array(answer.z)[a.size :] > np.array(answer.s)[a.size :]
@@ -109,12 +109,12 @@ def _interior_point(w: Reals, A: sparse.csr_array, a: Reals, B: sparse.csr_array
 
 def _prepare(
     y: ArrayLike, A: MatrixLike, a: ArrayLike, weights: ArrayLike | None
-) -> tuple[Reals, sparse.csr_array, Reals, Reals]:
+) -> tuple[Reals, sp.csr_array, Reals, Reals]:
     x = numbers(y, "the noisy table", CountError)
     w = np.ones(x.shape[-1]) if weights is None else numbers(weights, "weights", InvariantError)
     if w.shape != x.shape[-1:] or (w < 0).any():
         raise InvariantError(f"weights must be {x.shape[-1]} non-negative numbers")
-    return x, sparse.csr_array(A, dtype=np.float64), np.asarray(a, dtype=np.float64), w
+    return x, sp.csr_array(A, dtype=np.float64), np.asarray(a, dtype=np.float64), w
 
 
 def _worst(residual: Reals) -> float:
@@ -129,16 +129,10 @@ WHOLE = 1e-6  # distance within which a solver's number counts as an integer
 
 
 def round_to_sums(
-    real: ArrayLike,
-    A: sparse.sparray,
-    a: ArrayLike,
-    B: sparse.sparray,
-    b: ArrayLike,
-    *,
-    groups: sparse.sparray | None = None,
+    real: ArrayLike, A: sp.sparray, a: ArrayLike, B: sp.sparray, b: ArrayLike, *, groups: sp.sparray | None = None
 ) -> Integers:
     """Round every number down or up by at most one so that sums and bounds hold exactly."""
-    G = sparse.csc_array(sparse.eye_array(A.shape[1], dtype=np.int64)) if groups is None else sparse.csc_array(groups)
+    G = sp.csc_array(sp.eye_array(A.shape[1], dtype=np.int64)) if groups is None else sp.csc_array(groups)
     # Variables are differences from the floor, which keeps the numbers in HiGHS small.
     start = integer_floor(real) if groups is None else np.zeros(A.shape[1], dtype=np.int64)
     floor = integer_floor(real) - exact_product(G, start)
@@ -152,7 +146,7 @@ def round_to_sums(
     solution = programme.solve()
     if solution.values is None:
         # No 0/1 table exists: minimize the distances e of the sums, with e >= |G x - real|.
-        programme, eye = Programme(), sparse.eye_array(floor.size)
+        programme, eye = Programme(), sp.eye_array(floor.size)
         step = programme.variables(start.size, 0.0, -np.inf)
         distance = programme.variables(floor.size, 1.0, -np.inf, integer=False)
         for least, slack, M in stated:
@@ -196,7 +190,7 @@ def integer_floor(real: ArrayLike) -> Integers:
 def controlled_rounding(real: ArrayLike, A: MatrixLike) -> Integers:
     """Round a table and its sums together, each to a neighbouring integer."""
     r = np.asarray(real, dtype=np.float64)
-    rows = sparse.csc_array(A, dtype=np.int64)
+    rows = sp.csc_array(A, dtype=np.int64)
     floor = integer_floor(r)
     fraction = np.maximum(r - floor, 0.0)
     fraction[fraction < WHOLE] = 0.0

@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from scipy import sparse
+import scipy.sparse as sp
 
 from ppdinf._internal.rationals import Parameter, as_fraction
 from ppdinf._internal.values import Array, Integers, Json, assign
@@ -33,36 +33,34 @@ from ppdinf.mechanisms.postprocessing.projection import onto_bounds, round_to_su
 from ppdinf.tables.frame import Frame
 
 
-def top_down(target: FeasibleTables, levels: Sequence[sparse.csr_array], measured: Sequence[Integers]) -> Integers:
+def top_down(target: FeasibleTables, levels: Sequence[sp.csr_array], measured: Sequence[Integers]) -> Integers:
     """Fit integer cells to noisy sums, level by level."""
     for G, noisy in zip(levels, measured, strict=True):
         sums = _level(target, G, noisy)
-        A = sparse.csr_array(sparse.vstack([target.A, G]), dtype=np.int64)
+        A = sp.csr_array(sp.vstack([target.A, G]), dtype=np.int64)
         target = FeasibleTables(A, np.concatenate([target.a, sums]), target.B, target.b)
     return sums
 
 
-def _level(target: FeasibleTables, G: sparse.csr_array, noisy: Integers) -> Integers:
+def _level(target: FeasibleTables, G: sp.csr_array, noisy: Integers) -> Integers:
     m, d = G.shape
     group = np.full(d, -1)
     group[G.indices] = np.repeat(np.arange(m), np.diff(G.indptr))
     first = np.full(m, d - 1)
     np.minimum.at(first, group[group >= 0], np.flatnonzero(group >= 0))
-    columns = sparse.csc_array(target.A)
+    columns = sp.csc_array(target.A)
     if not target.b.size and (group >= 0).all() and abs(columns - columns[:, first[group]]).nnz == 0:
         # Public statements refer to whole groups only: the groups are the cells of a smaller problem.
-        coarse = FeasibleTables(
-            sparse.csr_array(columns[:, first]), target.a, sparse.csr_array((0, m), dtype=int), target.b
-        )
+        coarse = FeasibleTables(sp.csr_array(columns[:, first]), target.a, sp.csr_array((0, m), dtype=int), target.b)
         return coarse.round(coarse.project(noisy))
     B, b = target.bounds
     # Cells move without cost; the sums are additional variables with equality constraints.
-    A = sparse.block_array([[target.A, None], [G, -sparse.eye_array(m)]])
-    wide = sparse.hstack([B, sparse.csr_array((b.size, m))])
+    A = sp.block_array([[target.A, None], [G, -sp.eye_array(m)]])
+    wide = sp.hstack([B, sp.csr_array((b.size, m))])
     start = np.concatenate([np.zeros(d), noisy])
     free = np.repeat([0.0, 1.0], [d, m])
     real = onto_bounds(start, A, np.concatenate([target.a, np.zeros(m)]), wide, b, free)[d:]
-    rounded = round_to_sums(real, target.A, target.a, B, b, groups=sparse.csr_array(G, dtype=np.int64))
+    rounded = round_to_sums(real, target.A, target.a, B, b, groups=sp.csr_array(G, dtype=np.int64))
     return exact_product(G, rounded).astype(np.int64)
 
 
@@ -143,11 +141,11 @@ class TopDown(PostProcessed):
     def _levels(self, frame: Frame) -> Levels:
         groups = []
         for statement in self.levels:
-            G = sparse.csr_array(statement.equalities(frame)[0])
+            G = sp.csr_array(statement.equalities(frame)[0])
             if (G.data != 1).any() or (np.bincount(G.indices, minlength=frame.size) != 1).any():
                 raise InvariantError(f"{statement} is not a level: it must count every cell in exactly one group")
             groups.append(G)
-        groups.append(sparse.csr_array(sparse.eye_array(frame.size, dtype=np.int64)))
+        groups.append(sp.csr_array(sp.eye_array(frame.size, dtype=np.int64)))
         return [(G, self.epsilon * share) for G, share in zip(groups, self.shares, strict=True)]
 
     def _fit(self, system: System, levels: Levels, measured: list[Integers]) -> Array:

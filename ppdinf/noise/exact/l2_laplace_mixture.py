@@ -161,9 +161,8 @@ class L2Mixture:
         n, dimension = self._nodes(bits), self.klein.squares.size
         nodes, others = self._relevant_nodes(bits)
         with precision(bits):
-            enclose, logs = self._masses.encloser(), []
-            for variance in map(self._variance, nodes.tolist()):
-                logs.append(enclose(variance) - ball(variance * self.epsilon**2) / 2)
+            enclose, variances = self._masses.encloser(), map(self._variance, nodes.tolist())
+            logs = [enclose(variance) - ball(variance * self.epsilon**2) / 2 for variance in variances]
             largest = max(logs, key=lambda log: float(log.mid()))
             weights = [(log - largest).exp() for log in logs]
             last = weights.pop()

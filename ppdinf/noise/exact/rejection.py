@@ -135,11 +135,8 @@ def split_lattice(lattice: Lattice) -> LatticeSplit | None:
     own = sparse.csr_array(spread[chosen])
     own[np.arange(cells.size), cells] = 0
     combination = sparse.csr_array(by_lead[deciding] @ spread[lead] - own)
-    loose = np.ones(d, dtype=bool)
-    loose[cells] = False
-    for group, _ in classes:
-        loose[group] = False
-    return LatticeSplit(np.flatnonzero(loose), classes, cells, combination)
+    free = np.setdiff1d(np.arange(d), np.concatenate([cells, *(group for group, _ in classes)]))
+    return LatticeSplit(free, classes, cells, combination)
 
 
 def _leaders(sums: sparse.csr_array, sizes: NDArray[np.integer]) -> Integers | None:

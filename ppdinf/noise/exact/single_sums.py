@@ -14,11 +14,10 @@ from operator import index
 
 import numpy as np
 from flint import arb, fmpq
-from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
 from ppdinf._internal.rationals import ball
-from ppdinf._internal.values import Integers
+from ppdinf._internal.values import Array, Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
@@ -65,9 +64,7 @@ def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size
     return noise
 
 
-def draw_partition(
-    labels: NDArray[np.integer], n_classes: int, epsilon: Fraction, stream: BitStream, draws: int
-) -> Integers:
+def draw_partition(labels: Array, n_classes: int, epsilon: Fraction, stream: BitStream, draws: int) -> Integers:
     """Draw the noise of a table whose cells are split into classes, with the sum 0 in every class."""
     labels = np.asarray(labels)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":

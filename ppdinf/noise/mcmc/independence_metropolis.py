@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from flint import fmpz_mat
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 from scipy import sparse
 
@@ -147,10 +148,10 @@ class IndependenceMetropolis(NoiseChain):
         moves = GibbsMoves(self.system.kind, np.zeros(d), d, start, start[:0], start[:0], none, none, 0)
         return Annealing(self.system, moves, 0)
 
-    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]:
+    def _run(self, draws: int, thin: int, burn: int, rng: Generator) -> tuple[Integers, float]:
         return _run(self._chain, draws, thin, burn, rng)
 
-    def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
+    def meeting(self, lag: int, limit: int, rng: Generator) -> int:
         """Return a meeting time of chains with common proposals, which meet when both accept."""
         return _meeting(self._chain, lag, limit, rng)
 
@@ -174,13 +175,7 @@ def annealing(A: MatrixLike | Structure, law: Law, *, levels: int | None = None)
 
 
 def annealed(
-    system: Annealing,
-    draws: int,
-    *,
-    burn: int = 0,
-    chains: int = 1,
-    rng: int | np.random.Generator,
-    threads: int | None = None,
+    system: Annealing, draws: int, *, burn: int = 0, chains: int = 1, rng: int | Generator, threads: int | None = None
 ) -> tuple[Integers, Reals]:
     """Run chains that start from the law of the proposals."""
     return chains_in_threads(lambda g: _run(own_rates(system), draws, 1, burn, g), chains, rng=rng, threads=threads)
@@ -197,13 +192,13 @@ def annealed_meeting(system: Annealing) -> Meeting:
 
 
 @jit
-def _first(z: Integers, system: Annealing, room: Room, rng: np.random.Generator) -> float:
+def _first(z: Integers, system: Annealing, room: Room, rng: Generator) -> float:
     """Start from a proposal, or from zero noise, which always satisfies the constraints; return its log weight."""
     return anneal(z, system, room, rng) if system.levels else log_importance(z, system.start)
 
 
 @jit
-def _run(system: Annealing, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]:
+def _run(system: Annealing, draws: int, thin: int, burn: int, rng: Generator) -> tuple[Integers, float]:
     d, room = system.moves.d, move_space(system.moves)
     out, z, candidate, accepted = np.empty((draws, d), np.int64), np.zeros(d, np.int64), np.zeros(d, np.int64), 0
     log_weight = _first(z, system, room, rng)
@@ -219,7 +214,7 @@ def _run(system: Annealing, draws: int, thin: int, burn: int, rng: np.random.Gen
 
 
 @jit
-def _meeting(system: Annealing, lag: int, limit: int, rng: np.random.Generator) -> int:
+def _meeting(system: Annealing, lag: int, limit: int, rng: Generator) -> int:
     """Return the first step at which two chains accept a common proposal, or -1."""
     z, room = np.zeros(system.moves.d, np.int64), move_space(system.moves)
     ahead, behind = _first(z, system, room, rng), _first(z, system, room, rng)
@@ -237,7 +232,7 @@ def _meeting(system: Annealing, lag: int, limit: int, rng: np.random.Generator) 
 
 
 @jit
-def anneal(z: Integers, system: Annealing, room: Room, rng: np.random.Generator) -> float:
+def anneal(z: Integers, system: Annealing, room: Room, rng: Generator) -> float:
     """Draw a proposal into z and return the logarithm of its weight; overwrites the rates of solved cells."""
     moves, log_weight, before = system.moves, 0.0, 0.0
     if not draw_candidate(z, system.start, rng):
@@ -270,7 +265,7 @@ def log_importance(z: Integers, prepared: IndependenceProposal) -> float:
 
 
 @jit
-def draw_candidate(z: Integers, prepared: IndependenceProposal, rng: np.random.Generator) -> bool:
+def draw_candidate(z: Integers, prepared: IndependenceProposal, rng: Generator) -> bool:
     """Draw a proposal into z; return whether it is an integer vector that satisfies the inequalities."""
     for i in prepared.free:
         z[i] = double_geometric(prepared.rate, rng)

@@ -15,6 +15,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
@@ -175,20 +176,14 @@ def gibbs_moves(A: MatrixLike | Structure, law: Law) -> GibbsMoves:
 
 
 def noise_gibbs(
-    moves: GibbsMoves,
-    draws: int,
-    *,
-    burn: int = 0,
-    chains: int = 1,
-    rng: int | np.random.Generator,
-    threads: int | None = None,
+    moves: GibbsMoves, draws: int, *, burn: int = 0, chains: int = 1, rng: int | Generator, threads: int | None = None
 ) -> Integers:
     """Run chains of noise from zero, one draw per sweep."""
     return np.stack(in_threads(lambda g: _run(moves, draws, burn, g), chains, rng=rng, threads=threads))
 
 
 @jit
-def _run(moves: GibbsMoves, draws: int, burn: int, rng: np.random.Generator) -> Integers:
+def _run(moves: GibbsMoves, draws: int, burn: int, rng: Generator) -> Integers:
     z, out = np.zeros(moves.d, np.int64), np.empty((draws, moves.d), np.int64)
     room = move_space(moves)
     for draw in range(-burn, draws):
@@ -200,7 +195,7 @@ def _run(moves: GibbsMoves, draws: int, burn: int, rng: np.random.Generator) -> 
 
 
 @jit
-def word(rng: np.random.Generator) -> np.uint64:
+def word(rng: Generator) -> np.uint64:
     """Draw a random word of 53 bits, which determines one move."""
     return np.uint64(rng.random() * 9007199254740992.0)
 

@@ -17,6 +17,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from scipy import sparse
 
 from ppdinf._internal.numba_jit import jit
@@ -93,16 +94,16 @@ class LatticeMetropolis(NoiseChain):
     def __init__(self, A: MatrixLike, law: Law, a: float) -> None:
         self.system = jumps(kernel(A).basis, law, a)
 
-    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]:
+    def _run(self, draws: int, thin: int, burn: int, rng: Generator) -> tuple[Integers, float]:
         return _run(self.system, draws, thin, burn, rng)
 
-    def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
+    def meeting(self, lag: int, limit: int, rng: Generator) -> int:
         """Return a meeting time: Algorithm 3 with the joint kernel of Algorithm 2."""
         return _meeting(self.system, lag, limit, rng)
 
 
 @jit
-def _run(system: Jumps, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]:
+def _run(system: Jumps, draws: int, thin: int, burn: int, rng: Generator) -> tuple[Integers, float]:
     """Run Algorithm 1 from a draw of the jump distribution, as the paper suggests."""
     out = np.empty((draws, system.d), np.int64)
     z, e, accepted = np.zeros(system.d, np.int64), np.empty(system.starts.size - 1, np.int64), 0
@@ -117,7 +118,7 @@ def _run(system: Jumps, draws: int, thin: int, burn: int, rng: np.random.Generat
 
 
 @jit
-def jump(e: Integers, rate: float, rng: np.random.Generator) -> None:
+def jump(e: Integers, rate: float, rng: Generator) -> None:
     """Draw the jump of each coordinate."""
     for j in range(e.size):
         e[j] = double_geometric(rate, rng)
@@ -153,7 +154,7 @@ def metropolis(z: Integers, e: Integers, system: Jumps, u: float) -> bool:
 
 
 @jit
-def _meeting(system: Jumps, lag: int, limit: int, rng: np.random.Generator) -> int:
+def _meeting(system: Jumps, lag: int, limit: int, rng: Generator) -> int:
     m = system.starts.size - 1
     v, w, e, f = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m, np.int64)
     z, y = np.zeros(system.d, np.int64), np.zeros(system.d, np.int64)
@@ -174,14 +175,7 @@ def _meeting(system: Jumps, lag: int, limit: int, rng: np.random.Generator) -> i
 
 @jit
 def pair_step(
-    z: Integers,
-    y: Integers,
-    v: Integers,
-    w: Integers,
-    e: Integers,
-    f: Integers,
-    system: Jumps,
-    rng: np.random.Generator,
+    z: Integers, y: Integers, v: Integers, w: Integers, e: Integers, f: Integers, system: Jumps, rng: Generator
 ) -> None:
     """Move two chains together: z = B v and y = B w, in place; e and f receive the proposed jumps."""
     for j in range(v.size):
@@ -195,7 +189,7 @@ def pair_step(
 
 
 @jit
-def coupled_jump(v: int, w: int, e: int, rate: float, rng: np.random.Generator) -> int:
+def coupled_jump(v: int, w: int, e: int, rate: float, rng: Generator) -> int:
     """Draw a jump f from w such that v + e and w + f agree with the largest possible probability."""
     f = v + e - w
     if rng.random() <= math.exp(-rate * (abs(f) - abs(e))):

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike
 from scipy import stats
 
@@ -30,16 +31,12 @@ ENOUGH = 30
 """Number of pairs from which a normal approximation is used."""
 
 
-type Meeting = Callable[[int, int, np.random.Generator], int]
+type Meeting = Callable[[int, int, Generator], int]
 """``meeting(lag, limit, rng)`` returns the meeting time, at most `limit`, or -1 if the chains have not met."""
 
 
 def in_threads[Result](
-    work: Callable[[np.random.Generator], Result],
-    size: int,
-    *,
-    rng: int | np.random.Generator,
-    threads: int | None = None,
+    work: Callable[[Generator], Result], size: int, *, rng: int | Generator, threads: int | None = None
 ) -> list[Result]:
     """Call ``work(generator)`` `size` times, each with a separate generator spawned from `rng` (SPEC 7)."""
     generators = np.random.default_rng(rng).spawn(size)
@@ -48,11 +45,7 @@ def in_threads[Result](
 
 
 def chains_in_threads(
-    run: Callable[[np.random.Generator], tuple[Integers, float]],
-    chains: int,
-    *,
-    rng: int | np.random.Generator,
-    threads: int | None = None,
+    run: Callable[[Generator], tuple[Integers, float]], chains: int, *, rng: int | Generator, threads: int | None = None
 ) -> tuple[Integers, Reals]:
     """Run chains that return states, shape (draws, d), and the fraction of accepted proposals."""
     states, accepted = zip(*in_threads(run, chains, rng=rng, threads=threads), strict=True)
@@ -92,10 +85,10 @@ class NoiseChain(ABC):
         return chains_in_threads(lambda g: self._run(draws, thin, burn, g), chains, rng=rng, threads=threads)
 
     @abstractmethod
-    def _run(self, draws: int, thin: int, burn: int, rng: np.random.Generator) -> tuple[Integers, float]: ...
+    def _run(self, draws: int, thin: int, burn: int, rng: Generator) -> tuple[Integers, float]: ...
 
     @abstractmethod
-    def meeting(self, lag: int, limit: int, rng: np.random.Generator) -> int:
+    def meeting(self, lag: int, limit: int, rng: Generator) -> int:
         """Return the step of the first of two coupled chains at which they meet, or -1 after `limit` steps.
 
         The first chain is `lag` steps ahead. Chains that have met stay together. Pass this method to
@@ -215,13 +208,13 @@ class TVBound:
 
 
 def tv_bound(
-    meeting: Callable[[int, int, np.random.Generator], int],
+    meeting: Callable[[int, int, Generator], int],
     *,
     pairs: int = 200,
     lag: int | None = None,
     limit: int = 10**6,
     confidence: float = 0.95,
-    rng: int | np.random.Generator,
+    rng: int | Generator,
     threads: int | None = None,
 ) -> TVBound:
     """Couple independent pairs of chains until they meet.

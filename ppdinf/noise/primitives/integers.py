@@ -114,12 +114,11 @@ class Inversion:
     def _keeps(self, value: int, nearest: int, word: np.uint64, stream: BitStream) -> bool:
         if value == nearest or (self.first is not None and value < self.first):
             return value == nearest
-        return compare_enclosures(
-            word,
-            self.width,
-            stream,
-            lambda w, bits: is_below(w, lambda: self.weight(value) / self.weight(nearest), bits),
-        )
+
+        def share() -> arb:
+            return self.weight(value) / self.weight(nearest)
+
+        return compare_enclosures(word, self.width, stream, lambda w, bits: is_below(w, share, bits))
 
     def _block_length(self) -> int:
         """Return the smallest power of two for which the table covers about all but 2^-width of the mass."""

@@ -68,6 +68,10 @@ type Drawn = tuple[Reals, Integers]
 def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> Drawn:
     """Draw gamma variables of scale 1."""
     values, places, done = np.empty(size), np.empty(size, dtype=np.int64), 0
+
+    def keep(t: arb) -> arb:
+        return ((-(-t).expm1() / t).log() * ball(1 - shape)).exp()
+
     while done < size:
         start = reals.size
         words = reals.take(size - done + (size - done) // 32 + 4)
@@ -79,10 +83,9 @@ def gammas(shape: Fraction, size: int, reals: LazyReals, stream: BitStream) -> D
         bits = np.zeros(words.size, dtype=np.uint64)
         bits[late] = digits[late].astype(np.uint64) << np.uint64(48) | stream(late.size) >> np.uint64(16)
         _gamma_late(late, bits, float(shape), proposed, verdicts)
-        _decide_undecided(
-            verdicts, proposed, bits, start, reals, stream,
-            lambda _, y: enclose_gamma(shape, y), lambda _, t: ((-(-t).expm1() / t).log() * ball(1 - shape)).exp(),
-        )  # fmt: skip
+        for i in np.flatnonzero(verdicts == OPEN).tolist():
+            number = partial(reals.enclose, start + i)
+            verdicts[i], proposed[i] = _decided(bits[i], number, shape, keep, stream)
         kept = np.flatnonzero(verdicts == KEPT)[: size - done]
         values[done : done + kept.size], places[done : done + kept.size] = proposed[kept], start + kept
         done += kept.size
@@ -100,10 +103,9 @@ def betas(a: Reals, exact: list[Fraction], b: Fraction, reals: LazyReals, stream
         proposed = np.empty(words.size)
         verdicts = np.empty(words.size, dtype=np.int8)
         _beta_each(words, bits, a[mine], float(b), proposed, verdicts)
-        _decide_undecided(
-            verdicts, proposed, bits, start, reals, stream,
-            lambda _, y: enclose_beta(b, y), lambda i, x: _keep_beta(exact[mine[i]], b, x),  # noqa: B023
-        )  # fmt: skip
+        for i in np.flatnonzero(verdicts == OPEN).tolist():
+            number, keep = partial(reals.enclose, start + i), partial(_keep_beta, exact[mine[i]], b)
+            verdicts[i], proposed[i] = _decided(bits[i], number, b, keep, stream)
         kept = verdicts == KEPT
         values[mine[kept]], places[mine[kept]] = proposed[kept], start + np.flatnonzero(kept)
         waiting = mine[~kept]
@@ -111,15 +113,10 @@ def betas(a: Reals, exact: list[Fraction], b: Fraction, reals: LazyReals, stream
 
 
 def enclose_gamma(shape: Fraction, y: arb) -> arb:
-    """Enclose the gamma candidate for the uniform number y."""
+    """Enclose the gamma candidate for the uniform number y, or minus the logarithm, times a, of the beta candidate."""
     with ctx.workprec(ctx.prec + y.bits()):
         log_p = y.log() / ball(shape)
         return -(-log_p.exp()).log1p() if log_p < -1 else -(-log_p.expm1()).log()
-
-
-def enclose_beta(b: Fraction, y: arb) -> arb:
-    """Enclose minus the logarithm, times a, of the beta candidate for the uniform number y."""
-    return enclose_gamma(b, y)
 
 
 def _keep_beta(a: Fraction, b: Fraction, x: arb) -> arb:
@@ -127,26 +124,17 @@ def _keep_beta(a: Fraction, b: Fraction, x: arb) -> arb:
     return (ratio.log() * ball(1 - b)).exp()
 
 
-def _decide_undecided(
-    verdicts: NDArray[np.int8],
-    values: Reals,
-    bits: Words,
-    start: int,
-    reals: LazyReals,
-    stream: BitStream,
-    variable: Callable[[int, arb], arb],
-    keep: Callable[[int, arb], arb],
-) -> None:
-    """Decide in ball arithmetic the draws that double precision leaves undecided."""
+def _decided(
+    bits: np.uint64, number: Callable[[], arb], shape: Fraction, keep: Callable[[arb], arb], stream: BitStream
+) -> tuple[int, float]:
+    """Decide in ball arithmetic a draw that double precision leaves undecided; return the verdict and the variable."""
 
-    def probability(i: int) -> arb:
-        return keep(i, variable(i, reals.enclose(start + i)))
+    def variable() -> arb:
+        return enclose_gamma(shape, number())
 
-    for i in np.flatnonzero(verdicts == OPEN).tolist():
-        kept = decide_bernoulli(bits[i], partial(probability, i), stream)
-        with ctx.workprec(192):
-            values[i] = float(variable(i, reals.enclose(start + i)))
-        verdicts[i] = KEPT if kept else REJECTED
+    kept = decide_bernoulli(bits, lambda: keep(variable()), stream)
+    with ctx.workprec(192):
+        return KEPT if kept else REJECTED, float(variable())
 
 
 @jit

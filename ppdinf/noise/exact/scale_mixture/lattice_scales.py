@@ -98,10 +98,7 @@ def disjoint(sums: Sequence[DisjointSum], cells: int) -> list[DisjointSum]:
 def independent_rows(A: Integers) -> list[int]:
     """Choose rows of A that span its row space."""
     echelon, rank = fmpz_mat(A.T.tolist()).rref()[::2]
-    pivots = []
-    for i in range(rank):
-        pivots.append(next(j for j in range(A.shape[0]) if echelon[i, j]))
-    return pivots
+    return [next(j for j in range(A.shape[0]) if echelon[i, j]) for i in range(rank)]
 
 
 def _projection(matrix: fmpz_mat) -> fmpq_mat:

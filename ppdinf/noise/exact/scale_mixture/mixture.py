@@ -100,10 +100,7 @@ def _root(wide: Flags, order: Integers) -> int:
     for root in order[::-1]:
         tied = True
         for row in order:
-            shared = False
-            for j in range(wide.shape[1]):
-                shared |= wide[root, j] and wide[row, j]
-            if not shared:
+            if not (wide[root] & wide[row]).any():
                 tied = False
                 break
         if tied:

@@ -14,7 +14,7 @@ from ppdinf._internal.values import Array, Flags, Integers, Reals
 from ppdinf.noise.exact.theta import enclose_mass, log_gaussian_mass
 from ppdinf.noise.primitives.enclosures import decide_bernoulli, draw_bernoulli
 from ppdinf.noise.primitives.integers import bernoulli
-from ppdinf.noise.primitives.lazy_reals import LazyReals, betas, enclose_beta, enclose_gamma, gammas
+from ppdinf.noise.primitives.lazy_reals import LazyReals, betas, enclose_gamma, gammas
 from ppdinf.noise.primitives.stream import BitStream
 
 LOG_ERROR = 2.0**-30  # bound on the error of the logarithm of any scale
@@ -157,7 +157,7 @@ class SumScales:
         shrink = arb(1)
         if self.beta:
             shape = ball(sum((1 - g for g, is_near in zip(self.gammas, near, strict=True) if not is_near), -self.beta))
-            shrink = (-enclose_beta(self.beta, reals.enclose(int(part.sums[i]))) / shape).exp()
+            shrink = (-enclose_gamma(self.beta, reals.enclose(int(part.sums[i]))) / shape).exp()
         found = []
         for gamma, is_near, place in zip(self.gammas, near, part.cells[i].tolist(), strict=True):
             y = reals.enclose(place)
