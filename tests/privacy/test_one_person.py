@@ -51,6 +51,11 @@ def shifted(law, z):
     return law[np.isfinite(law)], there[np.isfinite(law)]
 
 
+def largest_loss(law, moves):
+    pairs = [shifted(law, z) for z in moves]
+    return max((float((one - other)[np.isfinite(other)].max()) for one, other in pairs), default=0.0)
+
+
 def delta_between(law, z, epsilon):
     """Mass by which one law exceeds ``exp(epsilon)`` times the other, in the worse direction."""
     one, other = np.exp(shifted(law, z))
@@ -75,10 +80,7 @@ def stated(mechanism, table=TABLE):
 @pytest.mark.parametrize(("metric", "power"), [("l1", 1), ("l2", 2)])
 def test_laplace(metric, power, public, records):
     law = noise(SUMS[public], lambda z: -0.5 * (np.abs(z) ** power).sum(axis=-1) ** (1 / power))
-    worst = 0.0
-    for z in changes(records, SUMS[public]):
-        one, other = shifted(law, z)
-        worst = max(worst, float((one - other)[np.isfinite(other)].max()))
+    worst = largest_loss(law, changes(records, SUMS[public]))
     for found in stated(ppd.GeneralizedLaplace(with_unit(PUBLIC[public], records), "1/2", norm=metric)):
         assert found.delta_of_unit == 0
         assert found.loss_of_unit >= worst * (1 - 1e-12)
@@ -160,10 +162,7 @@ def test_the_smallest_change_is_not_one_person_moved():
 def test_noise_of_single_cells_conditioned_on_sums(law, public, records):
     """Weights of single cells multiply among noise vectors that keep the sums; without bounds nothing else enters."""
     log_weights = noise(SUMS[public], lambda z: law.log_weight(z.astype(float)).sum(axis=-1))
-    worst = 0.0
-    for z in changes(records, SUMS[public]):
-        one, other = shifted(log_weights, z)
-        worst = max(worst, float((one - other)[np.isfinite(other)].max()))
+    worst = largest_loss(log_weights, changes(records, SUMS[public]))
     for found in stated(ppd.Conditioned(with_unit(PUBLIC[public], records), noise=law)):
         assert found.delta_of_unit == 0
         assert found.loss_of_unit >= worst * (1 - 1e-12)
