@@ -221,11 +221,7 @@ SYSTEMS = {
     "name", [n if n in ("total of 67", "groups") else pytest.param(n, marks=pytest.mark.deep) for n in SYSTEMS]
 )
 def test_stated_errors_agree_with_draws(name):
-    """Standard deviation and half-width within 2 % of other draws, with another seed, of at least 400,000 values.
-
-    The standard error of either side is below 0.5 % for the simulated systems, and below 0.25 % for the computed
-    systems, so that 2 % are at least 2.8 standard errors of the difference.
-    """
+    """Within 2 %, at least 2.8 standard errors, of 400,000 values or more with another seed."""
     mechanism, labels = SYSTEMS[name]
     (row,) = mechanism.expected_error(labels, gaps=[20]).to_dict("records")
     shape = tuple(labels.values()) if isinstance(labels, dict) else labels

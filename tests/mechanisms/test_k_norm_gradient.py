@@ -436,10 +436,7 @@ def test_the_guarantee_of_quantiles_holds_for_every_bit():
 
 
 def test_digits_of_a_quantile_prove_nothing():
-    """Two neighbouring data sets have the same support of answers, all of them exact doubles.
-
-    In doubles, the answers u (b - a) between records a and b reveal b in a third of cases.
-    """
+    """Neighbours have the same support of answers; in doubles, u (b - a) reveals b in a third of cases."""
 
     def provable(drawn, grid):
         steps = drawn / grid

@@ -100,10 +100,7 @@ def p_value_of_points(drawn, points, p):
 
 
 def projected_law(rate, grid, reach):
-    """Values that projected noise of three cells under a total can take, and their probabilities.
-
-    The projection of noise e depends only on its differences (a, b) to the last cell.
-    """
+    """Values and probabilities of projected noise of three cells; it depends only on differences to the last cell."""
     a, b = (ends.ravel() for ends in np.meshgrid(*[np.arange(-reach, reach + 1)] * 2))
     k = np.arange(-4 * reach, 4 * reach + 1)[:, np.newaxis]
     weights = np.exp(-rate * (np.abs(a + k) + np.abs(b + k) + np.abs(k))).sum(axis=0)
@@ -198,10 +195,7 @@ def distinguished(mechanism, table, other, draws):
 @pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("mechanism", PUBLISHED, ids=repr)
 def test_digits_reveal_nothing_about_the_table(mechanism):
-    """Every release is also a release of every neighbour with the same sums, by multiples of the grid within reach.
-
-    In doubles, some releases cannot be written as the neighbour plus a double.
-    """
+    """Every release is one of each neighbour with the same sums; some doubles are not a neighbour plus a double."""
     table = xr.DataArray([0, 40, 6], dims="c", coords={"g": ("c", list("PPP"))})
     other = table.copy(data=[1, 39, 6])
     assert distinguished(mechanism, table, other, 100_000) == 0

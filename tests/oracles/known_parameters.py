@@ -6,6 +6,8 @@ from pymc.sampling.mcmc import assign_step_methods
 
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
 
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
+
 
 def known(draws, **values):
     """What `pm.sample` returns, one chain, where every draw of the parameters is the same."""
