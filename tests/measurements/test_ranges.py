@@ -128,19 +128,22 @@ def test_marginal_likelihood_of_ranges():
     assert values[0] == pytest.approx(values[1], abs=1e-9)
 
 
-def test_contradictions_name_the_sums():
-    def denoised(values, **public):
-        seen = ppd.Measurements(AREAS, ppd.measured(inv.margin("area"), values, laws.Interval()), **public)
+@pytest.mark.parametrize(
+    ("values", "public", "error", "message"),
+    [
+        (["1-2", "1-2", "0"], {inv.total(): 5}, InvariantError, "'total' contradicts"),
+        (["1-2", "1-2", "0"], {inv.cells({"area": "A"}): "5-7"}, InvariantError, "area=A"),
+        ([">=5", "1-2", "0"], {}, ModelError, "area=A is unbounded"),
+        (["1-2", "1,000", "0"], {}, CountError, r"'area=B': .*'1,000'"),
+    ],
+)
+def test_contradictions_name_the_sums(values, public, error, message):
+    def denoised():
+        seen = ppd.Measurements(AREAS, ppd.measured(inv.margin("area"), values, laws.Interval()), public=public)
         ppd.denoise(seen, draws=10, progressbar=False)
 
-    with pytest.raises(InvariantError, match="'total' contradicts"):
-        denoised(["1-2", "1-2", "0"], public={inv.total(): 5})
-    with pytest.raises(InvariantError, match="area=A"):
-        denoised(["1-2", "1-2", "0"], public={inv.cells({"area": "A"}): "5-7"})
-    with pytest.raises(ModelError, match="area=A is unbounded"):
-        denoised([">=5", "1-2", "0"])
-    with pytest.raises(CountError, match=r"'area=B': .*'1,000'"):
-        denoised(["1-2", "1,000", "0"])
+    with pytest.raises(error, match=message):
+        denoised()
 
 
 def test_refusals():
