@@ -25,7 +25,7 @@ def distance_by_programme(law, other, order):
     first, second = np.array(list(law)), np.array(list(other))
     away = np.linalg.norm(first[:, np.newaxis] - second, ord=order, axis=2)
     rows = [np.kron(np.eye(len(first)), np.ones(len(second))), np.kron(np.ones(len(first)), np.eye(len(second)))]
-    masses = np.array([*law.values(), *other.values()])
+    masses = np.array([*law.values(), *other.values()], dtype=float)
     for reach in np.unique(away):
         ends = [(0, float(near)) for near in (away <= reach + 1e-9).ravel()]
         if linprog(np.zeros(away.size), A_eq=np.vstack(rows), b_eq=masses, bounds=ends).status == 0:
