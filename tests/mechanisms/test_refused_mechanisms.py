@@ -146,6 +146,7 @@ SKEWED = [[0.5, 0.5], [0.5, 0.4]]
 MARGINS = margin("dim_0") & margin("dim_1")
 BOX = MARGINS.on(np.ones((4, 5), dtype=int))
 THREE_WAYS, NO_ROWS = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]), sparse.csr_array((0, 3), dtype=int)
+SWAPPED = PermutationSwapping("dim_0", "dim_1", "1/2")
 LINE = {"subspace": [[1], [2]], "known": "x"}
 KNOWN = {"known": "x"}
 CHOICES = [
@@ -272,6 +273,15 @@ CHOICES = [
     (lambda: Conditioned(total() & nonnegative(), DoubleGeometric(1)).expected_error((3,)), PrivacyError,
      "may depend on the counts"),
     (lambda: Suppression(total()).expected_error((3,)), PrivacyError, "may depend on the counts"),
+    (lambda: PermutationSwapping("a", "a", "1/2"), PrivacyError, "distinct dimensions"),
+    (lambda: PermutationSwapping("a", (), "1/2"), PrivacyError, "at least one swapped and one held"),
+    (lambda: PermutationSwapping("a", "b", 1), PrivacyError, "0 < rate < 1"),
+    *((lambda public=public: PermutationSwapping("a", "b", "1/2", public=public), InvariantError, "does not keep")
+      for public in (total(), nonnegative())),
+    (lambda: SWAPPED.release(np.ones((2, 2, 2), dtype=int)), InvariantError, "all dimensions"),
+    (lambda: SWAPPED.guarantee, PrivacyError, "largest stratum"),
+    (lambda: SWAPPED.release([[1, 0], [0, 0]]), InvariantError, "no stratum has two records"),
+    (lambda: SWAPPED.logp(*[[[90, 9], [50, 9]]] * 2), ModelError, "at most 150"),
     # likelihoods that are not known
     (lambda: ppd.Release([3, 0, 2], PostProcessed(total(), 1, "l1")).likelihood, ModelError, "use the noisy table"),
     (lambda: gradient().release(np.array([[0.1], [0.4]])).likelihood, ModelError, r"use log_density\(y, data\)"),
