@@ -117,12 +117,9 @@ def test_the_page_agrees_with_the_release(page, analysis):
     assert "exposure='persons'" in parsed
 
 
-def test_the_page_and_its_figure_agree_about_the_noise(page, analysis):
+def test_figures_are_next_to_the_page_and_agree_with_it_about_the_noise(page, analysis):
     title = analysis.figures()["noise"].axes[0].get_title(loc="left").strip()
     assert f"<p>{title}." in page.read_text(encoding="utf-8")
-
-
-def test_figures_are_next_to_the_page(page):
     for name in ("posterior", "noise", "chains"):
         assert (page.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
@@ -178,14 +175,11 @@ def in_notebooks():
     }
 
 
-def test_notebooks_show_sentences_and_escape_labels(in_notebooks):
+def test_notebooks_show_sentences_and_figures_and_escape_labels(in_notebooks):
     for name, (value, words) in in_notebooks.items():
         parsed = Page(value._repr_html_())
         assert words in " ".join(parsed.text.split()), name
         assert parsed.scripts == 0, name
-
-
-def test_results_have_a_figure(in_notebooks):
     assert all(in_notebooks[name][0].plot().axes for name in ("plan", "release", "posterior"))
 
 
