@@ -13,7 +13,7 @@ from test_reference import public_objects
 ROOT = Path(__file__).parents[1]
 BUDGET = {
     "ppdinf": {"code lines": 37_560, "files": 318, "lines": 66_040},
-    "tests": {"files": 199, "lines": 53_200},
+    "tests": {"files": 199, "lines": 52_630},
 }
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""
 LENGTHS, DEPTHS = (47, 109), (1, 3)
