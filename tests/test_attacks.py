@@ -1,7 +1,4 @@
-"""Attacks on releases, each compared with a naive method of publication that fails under the same attack.
-
-Thresholds are such that the false-alarm probability is below 1e-9 per test.
-"""
+"""Attacks on releases, and on naive publications that fail; false-alarm probabilities are below 1e-9 per test."""
 
 import contextlib
 import os

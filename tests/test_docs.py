@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
@@ -92,21 +93,18 @@ def test_every_mechanism_is_in_the_table_of_guarantees():
     assert [name for name in mechanisms.__all__ if f"`{name}`" not in table] == ["ErrorPlan", "Mechanism"]
 
 
-def test_import_is_light():
-    import subprocess
-    import sys
+def printed_by(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
+
+def test_import_is_light():
     code = "import sys, ppdinf; print(*{'pymc', 'xarray', 'numba', 'pandas'} & sys.modules.keys())"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert loaded == []
+    assert printed_by(code) == []
 
 
 @pytest.mark.deep
 def test_a_first_model_loads_no_library_that_it_does_not_use():
     """JAX is a lazy module of ArviZ: some functions of SciPy load it. It takes 0.8 CPU seconds, plots 0.5."""
-    import subprocess
-    import sys
-
     code = """
 import sys
 import pymc as pm
@@ -116,8 +114,7 @@ with pm.Model():
     ppd.PartiallyPrivate("cases", pm.Poisson.dist(pm.Gamma("rate", 2, 0.1, shape=3)), release=release)
 print(*{"jax._src", "arviz_plots", "matplotlib"} & sys.modules.keys())
 """
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert loaded == []
+    assert printed_by(code) == []
 
 
 @pytest.mark.parametrize("page", ["inference.md", "measurements.md"])

@@ -280,16 +280,9 @@ KINDS = {"tables": tables, "systems": systems, "parameters": parameters, "files"
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_errors_of_ppdinf(kind, tmp_path):
-    KINDS[kind](CASES, *([tmp_path] if kind in ("files", "lines") else []))
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_errors_of_ppdinf_in_many_cases(kind, tmp_path):
+@pytest.mark.parametrize("long", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["few cases", "many cases"])
+def test_only_errors_of_ppdinf(long, kind, tmp_path):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    KINDS[kind](LONG_RUN[kind], *([tmp_path] if kind in ("files", "lines") else []))
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / (
-        2**20 if sys.platform != "darwin" else 2**30
-    )
-    assert grown < 2  # GB
+    KINDS[kind](LONG_RUN[kind] if long else CASES, *([tmp_path] if kind in ("files", "lines") else []))
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < (2 * 2**20 if sys.platform != "darwin" else 2 * 2**30)  # 2 GB

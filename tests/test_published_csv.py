@@ -55,13 +55,6 @@ def test_ranges_with_margins_are_denoised_and_audited(write, tmp_path):
     assert "No cell that is not published is determined" in run("audit", file, *TABLE)
 
 
-def test_blank_labels_are_refused(tmp_path):
-    file = tmp_path / "cells.csv"
-    file.write_text("a,n\nx,1\n ,2\n")
-    text = run("audit", file, "--value", "n", "--dims", "a", code=1)
-    assert "cells.csv line 3, column 'a': the label is blank" in text
-
-
 def test_a_folder_as_output_is_refused_before_the_audit(tmp_path, monkeypatch):
     file = tmp_path / "cells.csv"
     file.write_text("a,n\nx,1\ny,2\n")
@@ -119,6 +112,7 @@ def test_options_name_laws(options, law, write, tmp_path):
     [
         ("county,month,n\nA,x,3\nA,y,4\nB,x,5\n", LabelError, "no row for county=B, month=y"),
         ("county,month,n\nA,x,3\nA,x,4\n", LabelError, "line 3: county=A, month=x is on line 2 already$"),
+        ("county,month,n\nA,x,1\n ,y,2\n", LabelError, "t.csv line 3, column 'county': the label is blank"),
         ("county,month,n\nA,x,3\nA,y,1-\n", CountError, "line 3, column 'n'"),
         ("county,month,n\nA,x,3\nA,y,S\n", CountError, "line 3, column 'n': .*--suppressed 1-4"),
         ("county,month,k\nA,x,3\n", LabelError, "no column 'n'; it has county, month, k$"),

@@ -312,21 +312,14 @@ def compared_draws(seen, tables, weight, draws):
     return f"chi-square test of draws: p = {p_value:.1e}" if p_value < 1e-9 else None
 
 
-@pytest.mark.parametrize("first", range(0, QUICK, 10))
-def test_random_statements(first, tmp_path):
-    found = [
-        fault for seed in range(first, first + 10) for fault in faults(compose(seed), tmp_path, 200 * (seed % 10 == 0))
-    ]
-    if found:
-        pytest.fail("\n\n".join(found), pytrace=False)
+FEW = [range(first, first + 10) for first in range(0, QUICK, 10)]
+MANY = [range(first, min(first + BATCH, DEEP)) for first in range(QUICK, DEEP, BATCH)]
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("first", range(QUICK, DEEP, BATCH))
-def test_many_random_statements(first, tmp_path):
-    found = [
-        fault for seed in range(first, min(first + BATCH, DEEP)) for fault in faults(compose(seed), tmp_path, 1000)
-    ]
+@pytest.mark.parametrize("seeds", [*FEW, *(pytest.param(seeds, marks=pytest.mark.deep) for seeds in MANY)], ids=str)
+def test_random_statements(seeds, tmp_path):
+    draws = {seed: 1000 if seed >= QUICK else 200 * (seed % 10 == 0) for seed in seeds}
+    found = [fault for seed in seeds for fault in faults(compose(seed), tmp_path, draws[seed])]
     if found:
         pytest.fail("\n\n".join(found), pytrace=False)
 

@@ -42,6 +42,17 @@ class Page(HTMLParser):
         self.text += data
 
 
+def diagnosed(*failures):
+    return Diagnosis(pd.DataFrame(), pd.DataFrame(), list(failures))
+
+
+def written(analysis, folder):
+    """Return the page of an analysis and the text that is read on it."""
+    write_report(analysis, folder / "report.html", title="t", release_file="f.ppd")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    return page, Page(page).text
+
+
 @pytest.fixture(scope="module")
 def analysis():
     persons = np.array([900, 5000, 20_000, 300, 70_000])
@@ -59,14 +70,9 @@ def analysis():
         },
         coords={"chain": range(4), "draw": range(200), "county": HOSTILE},
     )
+    sampling = {"draws": 200, "tune": 200, "chains": 4, "random_seed": 1}
     return RateAnalysis(
-        release,
-        "cases",
-        "persons",
-        None,
-        {"draws": 200, "tune": 200, "chains": 4, "random_seed": 1},
-        xr.DataTree.from_dict({"posterior": idata}),
-        Diagnosis(pd.DataFrame(), pd.DataFrame(), []),
+        release, "cases", "persons", None, sampling, xr.DataTree.from_dict({"posterior": idata}), diagnosed()
     )
 
 
@@ -111,30 +117,19 @@ def test_the_page_agrees_with_the_release(page, analysis):
     assert "exposure='persons'" in parsed
 
 
-def test_the_page_and_its_figure_agree_about_the_noise(page, analysis):
+def test_figures_are_next_to_the_page_and_agree_with_it_about_the_noise(page, analysis):
     title = analysis.figures()["noise"].axes[0].get_title(loc="left").strip()
     assert f"<p>{title}." in page.read_text(encoding="utf-8")
-
-
-def test_figures_are_next_to_the_page(page):
     for name in ("posterior", "noise", "chains"):
         assert (page.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_failed_check_is_loud(analysis, tmp_path):
-    failed = RateAnalysis(
-        **vars(analysis)
-        | {
-            "diagnosis": Diagnosis(pd.DataFrame(), pd.DataFrame(), ["Stuck <here>."]),
-            "truth": analysis.release.table.copy(data=TRUTH),
-        }
-    )
-    write_report(failed, tmp_path / "report.html", title="t", release_file="f.ppd")
-    parsed = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert "Do not use this posterior yet: its checks failed." in parsed.text
-    assert "Stuck <here>." in parsed.text
-    assert "passed" not in parsed.text
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    changes = {"diagnosis": diagnosed("Stuck <here>."), "truth": analysis.release.table.copy(data=TRUTH)}
+    text, parsed = written(RateAnalysis(**vars(analysis) | changes), tmp_path)
+    assert "Do not use this posterior yet: its checks failed." in parsed
+    assert "Stuck <here>." in parsed
+    assert "passed" not in parsed
     assert text.count('data-stamp="The checks failed: do not use."') == 2  # at both figures of the posterior
     assert text.index("Stuck") < text.index("<img")  # before the first figure
     assert "Treated as true" not in text.split("<img")[0]  # no finding
@@ -180,14 +175,11 @@ def in_notebooks():
     }
 
 
-def test_notebooks_show_sentences_and_escape_labels(in_notebooks):
+def test_notebooks_show_sentences_and_figures_and_escape_labels(in_notebooks):
     for name, (value, words) in in_notebooks.items():
         parsed = Page(value._repr_html_())
         assert words in " ".join(parsed.text.split()), name
         assert parsed.scripts == 0, name
-
-
-def test_results_have_a_figure(in_notebooks):
     assert all(in_notebooks[name][0].plot().axes for name in ("plan", "release", "posterior"))
 
 
@@ -249,8 +241,7 @@ def test_table_by_hand(analysis):
 def test_without_exposure_the_page_has_no_rates_per_person(analysis, tmp_path):
     plain = RateAnalysis(**vars(analysis) | {"exposure": None})
     assert "naive_rate" not in plain.table()
-    write_report(plain, tmp_path / "report.html", title="t", release_file="f.ppd")
-    assert "per 100,000" not in Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert "per 100,000" not in written(plain, tmp_path)[1]
 
 
 def test_the_code_on_the_page_is_code(analysis):
@@ -281,8 +272,7 @@ def two_way(**changes):
         "sample_stats": xr.Dataset({"moved": (("chain", "draw"), [[1]])}),
     }
     sampling = {"draws": 100, "tune": 100, "chains": 4, "random_seed": 1}
-    idata, diagnosis = xr.DataTree.from_dict(groups), Diagnosis(pd.DataFrame(), pd.DataFrame(), [])
-    return RateAnalysis(release, "count", "persons", None, sampling, idata, diagnosis)
+    return RateAnalysis(release, "count", "persons", None, sampling, xr.DataTree.from_dict(groups), diagnosed())
 
 
 def test_the_page_describes_the_model_that_was_fitted(analysis, tmp_path):
@@ -292,14 +282,11 @@ def test_the_page_describes_the_model_that_was_fitted(analysis, tmp_path):
     assert "sampled along moves" in both.model()
     assert "marginalized exactly" in analysis.model()  # no step of the table left its notes
     assert "In 1 cells nobody is at risk: the count is 0." in both.model()
-    write_report(both, tmp_path / "report.html", title="t", release_file="f.ppd")
-    parsed = " ".join(Page((tmp_path / "report.html").read_text(encoding="utf-8")).text.split())
-    assert " ".join(both.model().split()) in parsed
+    assert " ".join(both.model().split()) in " ".join(written(both, tmp_path)[1].split())
 
 
 def test_the_page_states_the_unit_of_the_loss_and_omits_rates_of_empty_cells(tmp_path):
-    write_report(two_way(), tmp_path / "report.html", title="t", release_file="f.ppd")
-    parsed = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    _, parsed = written(two_way(), tmp_path)
     assert "One person can lose at most rho = 0.25 in zCDP, which implies epsilon = " in parsed
     assert "epsilon: privacy loss" not in parsed
     assert " nan" not in parsed
@@ -309,7 +296,7 @@ def test_the_page_states_the_unit_of_the_loss_and_omits_rates_of_empty_cells(tmp
 
 
 def test_figures_do_not_state_convergence_after_failed_checks(analysis):
-    failed = RateAnalysis(**vars(analysis) | {"diagnosis": Diagnosis(pd.DataFrame(), pd.DataFrame(), ["Stuck."])})
+    failed = RateAnalysis(**vars(analysis) | {"diagnosis": diagnosed("Stuck.")})
     assert "agree (" in analysis.figures()["chains"].get_suptitle()
     assert "checks of the posterior failed" in failed.figures()["chains"].get_suptitle()
 

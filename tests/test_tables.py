@@ -193,19 +193,16 @@ def test_a_long_frame_is_read_with_its_covariates():
     assert table.share.dims == ("county", "sex")
     assert table.share.sel(county="A", sex="m") == 2
     assert ppd.as_table(LONG[:2], count="n", dims=["sex"]).values.tolist() == [5, 0]
-    for arguments, message in {
-        ("n", ("county", "age")): "no column 'age'; it has 'sex', 'county'",
-        ("n", ("county",)): "'B' twice",
-        ("n", ("n", "sex")): "'n' is named for more than one purpose",
-    }.items():
+    for data, arguments, message in (
+        (LONG, {"count": "n", "dims": ["county", "age"]}, "no column 'age'; it has 'sex', 'county'"),
+        (LONG, {"count": "n", "dims": ["county"]}, "'B' twice"),
+        (LONG, {"count": "n", "dims": ["n", "sex"]}, "'n' is named for more than one purpose"),
+        (LONG[:3], {"count": "n", "dims": ["county", "sex"]}, "combinations of county, sex are absent"),
+        (LONG, {"covariates": ["persons"]}, "name the counts with count="),
+        (np.array([1, 2]), {"count": "n", "dims": ["county"]}, "one row per cell"),
+    ):
         with pytest.raises(LabelError, match=message):
-            ppd.as_table(LONG, count=arguments[0], dims=arguments[1])
-    with pytest.raises(LabelError, match="combinations of county, sex are absent"):
-        ppd.as_table(LONG[:3], count="n", dims=["county", "sex"])
-    with pytest.raises(LabelError, match="name the counts with count="):
-        ppd.as_table(LONG, covariates=["persons"])
-    with pytest.raises(LabelError, match="one row per cell"):
-        ppd.as_table(np.array([1, 2]), count="n", dims=["county"])
+            ppd.as_table(data, **arguments)
 
 
 @pytest.mark.parametrize("dims", [["county"], ["county", "sex"]])

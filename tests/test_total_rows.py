@@ -20,33 +20,16 @@ COUNTIES = {"Adams": 212, "Beaver": 95, "Carbon": 330, "Dauphin": 41}
 STATE = COUNTIES | {"Pennsylvania": 678}
 CODES = {"01000": 47, "01001": 12, "01003": 35, "02000": 20, "02013": 11, "02016": 9}
 NAMES = [
-    *(
-        "TOTAL:",
-        "*Total*",
-        "_T",
-        "all_ages",
-        "(All)",
-        "State total",
-        "US Total",
-        "Statewide",
-        "Both sexes",
-        "All races",
-    ),
-    *("Total population", "Total, all ages", "Males and females", "Sub-total", "All causes of death", "Overall", "TOT"),
+    *("TOTAL:", "*Total*", "_T", "all_ages", "(All)", "State total", "US Total", "Statewide", "Both sexes"),
+    "All causes of death",
+    *("All races", "Total population", "Total, all ages", "Males and females", "Sub-total", "Overall", "TOT"),
     *("gesamt", "Insgesamt", "Summe", "Gesamtergebnis", "Beide Geschlechter", "Alle Altersgruppen", "Zusammen"),
     *("Ensemble", "Total général", "Sous-total", "Les deux sexes", "Tous les âges", "Toutes"),
     *("Total general", "Ambos sexos", "Todas las edades", "Totale complessivo", "Tutte le età", "Maschi e femmine"),
     *("Total geral", "Todas as idades", "Ambos os sexos", "Totaal"),
 ]
 OTHERS = [
-    "Allegheny",
-    "Wallace",
-    "All Saints",
-    "All other",
-    "Somme",
-    "Sumter",
-    "Gesamtschule",
-    "Total loss",
+    *("Allegheny", "Wallace", "All Saints", "All other", "Somme", "Sumter", "Gesamtschule", "Total loss"),
     "Nordic combined",
 ]
 

@@ -184,12 +184,17 @@ def test_lines_are_ten_seconds_apart_and_state_the_time_left(clock, capsys):
     assert len(lines) == 33
 
 
-def test_the_first_estimate_follows_a_second_of_timed_steps(clock, capsys):
-    with module.progress("Sampling", 100) as advance:
-        for _ in range(22):
-            clock.now += 0.4
-            advance(1)
-    assert capsys.readouterr().out == "Sampling: 21%, about 32 s left\n"
+@pytest.mark.parametrize(
+    ("total", "steps", "line"),
+    [(100, [(0.4, 1)] * 22, "21%, about 32 s left"), (8000, [(24, 1), (10, 1000)], "13%, about 70 s left")],
+)
+def test_the_first_estimate_follows_a_second_of_timed_steps(total, steps, line, clock, capsys):
+    """Time before the first step, as of compilation, does not enter the estimate."""
+    with module.progress("Sampling", total) as advance:
+        for seconds, n in steps:
+            clock.now += seconds
+            advance(n)
+    assert capsys.readouterr().out == f"Sampling: {line}\n"
 
 
 def test_slow_first_steps_are_not_extrapolated(clock, capsys):
@@ -250,15 +255,6 @@ def test_lines_appear_during_long_steps(clock, printed, capsys):
     first, *others = capsys.readouterr().out.splitlines()
     assert first == "Sampling: 0% after 12 s"
     assert others == ["Sampling: 50%, about 30 s left"]
-
-
-def test_time_before_the_first_step_does_not_enter_the_estimate(clock, capsys):
-    with module.progress("Sampling", 8000) as advance:
-        clock.now += 24  # compilation
-        advance(1)
-        clock.now += 10
-        advance(1000)
-    assert capsys.readouterr().out == "Sampling: 13%, about 70 s left\n"
 
 
 def test_short_computations_print_nothing(clock, capsys):

@@ -141,13 +141,6 @@ def test_of_several_that_write_a_new_file_one_succeeds(tmp_path):
     assert names(tmp_path) == ["one"]
 
 
-def test_an_existing_release_is_refused_in_words(tmp_path):
-    release = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1).release([3, 1, 2])
-    release.save(tmp_path / "a.ppd")
-    with pytest.raises(ReleaseFileError, match="no release can be drawn again"):
-        release.save(tmp_path / "a.ppd")
-
-
 def killed_while_writing(folder, kills, write, seed):
     """Kill processes that write a file repeatedly; return the number of kills that left an incomplete file."""
     code = f"""

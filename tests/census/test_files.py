@@ -428,17 +428,16 @@ def test_a_missing_block_is_named_if_the_noise_permits(tmp_path, recwarn, block,
         read_nmf(tmp_path, DATA, AGE)
 
 
-def test_facilities_and_constraints_name_missing_geounits(root):
-    without(root, ["04400001A"])  # two kinds of facilities
-    with pytest.warns(DiagnosisWarning, match="lower limits of County '04400001' exceed"):
-        read_nmf(root, DATA, SMALL)
-
-
-def test_geounits_without_measurements_are_named(root):
-    without(root, ["04400001A"], kinds=["DPQuery"])
-    with pytest.warns(
-        DiagnosisWarning, match="1 geounits of Block have no measurements in the files, such as '04400001A'"
-    ):
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        (["DPQuery", "Constraint"], "lower limits of County '04400001' exceed"),  # two kinds of facilities
+        (["DPQuery"], "1 geounits of Block have no measurements in the files, such as '04400001A'"),
+    ],
+)
+def test_constraints_and_other_files_name_missing_geounits(root, kinds, words):
+    without(root, ["04400001A"], kinds)
+    with pytest.warns(DiagnosisWarning, match=words):
         read_nmf(root, DATA, SMALL)
 
 

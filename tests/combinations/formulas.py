@@ -1,7 +1,4 @@
-"""Log probabilities of noise and of counts by their formulas, none from the package; -inf outside the support.
-
-Probabilities near 0 and 1 enter by their logits, to avoid cancellation.
-"""
+"""Log probabilities of noise and counts by formulas, none from the package; those near 0 and 1 by their logits."""
 
 import numpy as np
 from scipy.special import betaln, gammaln, logsumexp, xlog1py, xlogy

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pymc as pm
@@ -95,78 +96,46 @@ def _resembles(previous, concentration, pseudo_count):
     return lambda y: (gammaln(np.asarray(y) + alpha) - gammaln(alpha) - gammaln(np.asarray(y) + 1.0)).sum(axis=-1)
 
 
+def laplace(public, epsilon, noisy, **more):
+    rate = double_geometric(float(Fraction(epsilon)))
+    return Published(lambda: ppd.GeneralizedLaplace(public, epsilon=epsilon), noisy, rate, **more)
+
+
+ROWS, COLUMNS = ((1, 1, 1, 0, 0, 0), (0, 0, 0, 1, 1, 1)), ((1, 0, 0, 1, 0, 0), (0, 1, 0, 0, 1, 0), (0, 0, 1, 0, 0, 1))
+TWO_WAY = ((4, -1, 2), (0, 3, 1))
+BOUNDED = total() & nonnegative()
+CONGENIAL = {"secrets": "whether one person is a case", "base_measure": ppd.mechanisms.DirichletMultinomial([3, 0, 5])}
 PUBLISHED = {
-    "total": Published(lambda: ppd.GeneralizedLaplace(total(), epsilon="1/2"), (4, -1, 5), double_geometric(0.5)),
-    "two persons": Published(lambda: ppd.GeneralizedLaplace(total(), epsilon="1/2"), (2, -1, 1), double_geometric(0.5)),
-    "nothing": Published(
-        lambda: ppd.GeneralizedLaplace(Public(), epsilon=1), (3, -1), double_geometric(1.0), A=(), high=120, reach=26
-    ),
-    "groups": Published(
-        lambda: ppd.GeneralizedLaplace(groups("state"), epsilon="1/4"),
-        (5, 0, -1, 4),
-        double_geometric(0.25),
-        A=((1, 1, 0, 0), (0, 0, 1, 1)),
-        dims=("county",),
+    "total": laplace(total(), "1/2", (4, -1, 5)),
+    "two persons": laplace(total(), "1/2", (2, -1, 1)),
+    "nothing": laplace(Public(), 1, (3, -1), A=(), high=120, reach=26),
+    "groups": laplace(
+        groups("state"), "1/4", (5, 0, -1, 4), A=((1, 1, 0, 0), (0, 0, 1, 1)), dims=("county",),
         coords={"state": ("county", list("AABB"))},
     ),
     "gaussian": Published(
         lambda: ppd.GeneralizedGaussian(total(), sigma=2), (3, 5, 0), lambda times: own.gaussian(2.0 / times)
     ),
     "staircase": Published(
-        lambda: ppd.Conditioned(total(), noise=ppd.mechanisms.Staircase(1, sensitivity=2, step=1)),
-        (1, 7, 1),
+        lambda: ppd.Conditioned(total(), noise=ppd.mechanisms.Staircase(1, sensitivity=2, step=1)), (1, 7, 1),
         lambda times: own.staircase(times, 2, 1),
     ),
-    "known apart": Published(
-        lambda: ppd.GeneralizedLaplace(Public(), epsilon="1/2"),
-        (6, -2, 7),
-        double_geometric(0.5),
-        a=(9,),
-        known=total,
-    ),
-    "at most 5": Published(
-        lambda: ppd.GeneralizedLaplace(total() & between(0, 5), epsilon="1/2"), (7, 2, 0), double_geometric(0.5), high=5
-    ),
-    "suppressed": Published(
-        lambda: ppd.Suppression(total() & nonnegative()), (7, 0, 0), lambda times: lambda z: np.zeros(len(z))
-    ),
+    "known apart": laplace(Public(), "1/2", (6, -2, 7), a=(9,), known=total),
+    "at most 5": laplace(total() & between(0, 5), "1/2", (7, 2, 0), high=5),
+    "suppressed": Published(lambda: ppd.Suppression(BOUNDED), (7, 0, 0), lambda times: lambda z: np.zeros(len(z))),
     "bounded": Published(
-        lambda: ppd.Conditioned(total() & nonnegative(), noise=ppd.mechanisms.DoubleGeometric("1/2")),
-        (0, 0, 8),
-        double_geometric(0.5),
-        normalised=True,
-        sampled_only=True,
+        lambda: ppd.Conditioned(BOUNDED, noise=ppd.mechanisms.DoubleGeometric("1/2")), (0, 0, 8), double_geometric(0.5),
+        normalised=True, sampled_only=True,
     ),
     "congenial": Published(
-        lambda: ppd.WassersteinExponential(
-            total() & nonnegative(),
-            epsilon=2,
-            sensitivity=2,
-            secrets="whether one person is a case",
-            base_measure=ppd.mechanisms.DirichletMultinomial([3, 0, 5]),
-        ),
-        (3, 1, 4),
-        double_geometric(0.5),
-        base=_resembles([3, 0, 5], 1.0, 0.5),
-        normalised=True,
-        sampled_only=True,
+        lambda: ppd.WassersteinExponential(BOUNDED, epsilon=2, sensitivity=2, **CONGENIAL), (3, 1, 4),
+        double_geometric(0.5), base=_resembles([3, 0, 5], 1.0, 0.5), normalised=True, sampled_only=True,
     ),
-    "rows": Published(
-        lambda: ppd.GeneralizedLaplace(margin("sex"), epsilon="1/2"),
-        ((4, -1, 2), (0, 3, 1)),
-        double_geometric(0.5),
-        A=((1, 1, 1, 0, 0, 0), (0, 0, 0, 1, 1, 1)),
-        dims=("sex", "age"),
+    "rows": laplace(margin("sex"), "1/2", TWO_WAY, A=ROWS, dims=("sex", "age")),
+    "margins": laplace(
+        margin("sex") & margin("age"), "1/2", TWO_WAY, A=(*ROWS, *COLUMNS), sampled_only=True, dims=("sex", "age")
     ),
-    "margins": Published(
-        lambda: ppd.GeneralizedLaplace(margin("sex") & margin("age"), epsilon="1/2"),
-        ((4, -1, 2), (0, 3, 1)),
-        double_geometric(0.5),
-        A=((1, 1, 1, 0, 0, 0), (0, 0, 0, 1, 1, 1), (1, 0, 0, 1, 0, 0), (0, 1, 0, 0, 1, 0), (0, 0, 1, 0, 0, 1)),
-        sampled_only=True,
-        dims=("sex", "age"),
-    ),
-}
+}  # fmt: skip
 
 
 @dataclass

@@ -13,6 +13,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from chi_square import p_value
+from known_parameters import QUIET
 from scipy import stats
 from scipy.special import expit
 
@@ -316,8 +317,7 @@ def test_second_table_given_the_first():
     """Both tables are sampled, each given the other."""
     linked = LINKED["second table"]
     with pm.do(linked.model(marginalize=False), {"theta": linked.points[0]["theta"]}):
-        idata = pm.sample(4000, tune=200, chains=1, random_seed=1, progressbar=False, quiet=True,
-                          compute_convergence_checks=False)  # fmt: skip
+        idata = pm.sample(4000, tune=200, chains=1, random_seed=1, **QUIET)
     assert_only_right(linked, idata.posterior["x"].values[0, ::4])
 
 

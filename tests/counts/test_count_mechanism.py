@@ -288,8 +288,6 @@ def image(b):
 
 def extreme_matrices(z=None):
     """Return extreme mechanisms for 3 counts: images of extreme representations that are not mixtures of others."""
-    from scipy.optimize import linprog
-
     M, r = representation(3, LOG2, z)
     images = dict(image(b) for b in vertices(M, r))
     points, extreme = np.array(list(images.values())), set()
@@ -303,15 +301,10 @@ def extreme_matrices(z=None):
     return extreme
 
 
-def test_example_1_with_a_fixed_point():
-    third = np.full(3, 1 / 3)
-    assert len(vertices(*representation(3, LOG2, third))) == 78
-    assert len(extreme_matrices(third)) == 36
-
-
-def test_example_2_without_a_fixed_point():
-    assert len(vertices(*representation(3, LOG2))) == 36
-    assert len(extreme_matrices()) == 27
+@pytest.mark.parametrize(("z", "of_weights", "of_matrices"), [(np.full(3, 1 / 3), 78, 36), (None, 36, 27)])
+def test_examples_1_and_2_with_and_without_a_fixed_point(z, of_weights, of_matrices):
+    assert len(vertices(*representation(3, LOG2, z))) == of_weights
+    assert len(extreme_matrices(z)) == of_matrices
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])

@@ -78,30 +78,21 @@ def in_balls(z, epsilon, order, bits):
         return np.array([[float(entry.mid()) for entry in row] for row in A])
 
 
+LARGE = [pytest.param(n, marks=pytest.mark.deep) for n in (1000, 2000)]
+
+
 @pytest.mark.quick_cases(16)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("n", [21, 81, 200, 500])
+@pytest.mark.parametrize("n", [21, 81, 200, 500, *LARGE])
 def test_sums_fixed_point_and_privacy(name, n):
     z = distribution(name, n)
     for epsilon in ("0.1", "0.3", "0.5", "1", "3"):
         for selector in SELECTORS:
             audit = ppd.counts.heuristic(z, epsilon, selector).audit()
-            assert audit.row_error < 1e-12
-            assert audit.fixed_point_error < 1e-13
+            assert audit.row_error < (1e-12 if n < 1000 else 1e-9)
+            assert audit.fixed_point_error < (1e-13 if n < 1000 else 1e-12)
             assert audit.epsilon <= float(epsilon)
-            assert audit.scales <= audit.most_scales
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("n", [1000, 2000])
-def test_large(name, n):
-    z = distribution(name, n)
-    for epsilon in ("0.1", "0.3", "0.5", "1", "3"):
-        for selector in SELECTORS:
-            audit = ppd.counts.heuristic(z, epsilon, selector).audit()
-            assert (audit.row_error < 1e-9, audit.fixed_point_error < 1e-12) == (True, True)
-            assert audit.epsilon <= float(epsilon)
+            assert audit.scales <= audit.most_scales or n >= 1000
 
 
 def test_probabilities_near_the_smallest_double():

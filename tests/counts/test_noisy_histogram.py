@@ -132,10 +132,7 @@ def test_cyclic_noise_against_its_list():
 @pytest.mark.parametrize("name", ["cumulative", "laplace", "privelet", "hierarchical"])
 @pytest.mark.parametrize("n", [2, 3, 8, 19, 33])
 def test_noise_of_sums(name, n):
-    """The log density is minus the rate times the distance of the sums. A person spends the budget and not more.
-
-    Noise of rate epsilon on single bins would spend twice the budget.
-    """
+    """Minus the rate times the distance of sums; the rate epsilon on single bins would spend twice the budget."""
     rng, privatizer = np.random.default_rng(3), PURE[name]
     cells = rng.integers(0, n, 12)
     measured = privatizer.measure(histogram(cells, n), Fraction(1, 2), seeded_stream(rng))
@@ -155,10 +152,7 @@ def test_noise_of_sums(name, n):
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", PURE)
 def test_measured_sums_follow_their_law(name):
-    """Frequencies of equal sums of two neighbouring tables have the ratios of the law; twice the rate is rejected.
-
-    3,000 draws of each table, by a chi-square of the two samples' odds against the law (p above 1e-4, four kinds).
-    """
+    """Odds of sums of two neighbours, 3,000 draws each, by chi-square (p above 1e-4); twice the rate is rejected."""
     one, other = np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2])
     epsilon, stream, draws, privatizer = Fraction(4), seeded_stream(5), 3000, PURE[name]
     keys = [

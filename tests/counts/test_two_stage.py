@@ -165,10 +165,7 @@ def test_a_release_without_an_upper_bound(tmp_path):
 
 
 def test_both_stages_by_enumeration():
-    """Three cells of counts 0 to 2: the law of the noisy histogram, then of the released table, between neighbours.
-
-    Noise beyond 7 is omitted; the rest is summed exactly. A rate that ignores one stage is rejected.
-    """
+    """Three cells of counts 0 to 2, noise up to 7, between neighbours; a rate that ignores one stage is rejected."""
     epsilon, n = 1.0, 3
     reach = np.arange(-7, 8)
     q = np.tanh(epsilon / 4) * np.exp(-epsilon / 2 * np.abs(reach))  # epsilon / 2 for each stage
@@ -261,10 +258,7 @@ def test_the_density_has_both_stages(privatizer):
 
 @pytest.mark.deep
 def test_posterior_against_all_tables():
-    """Means of the parameter and of the cells are within 4.5 standard errors; ignoring either stage is rejected.
-
-    The false alarm rate of the three means is below 3e-5. Re-ranked cells instead of the noisy ones are rejected.
-    """
+    """Means within 4.5 standard errors (false alarms 3e-5); ignoring a stage, or re-ranked cells, is rejected."""
     release = small_release()
     with pm.Model(coords=release.coords) as model:
         p = pm.Beta("p", 2, 2)

@@ -31,12 +31,9 @@ def test_rows_become_cells_in_order_of_appearance(read):
     assert table.dtype == np.int64
 
 
-def test_rows_can_have_any_order_if_all_exist(read):
+def test_order_of_rows_byte_order_marks_and_line_ends_are_ignored(read):
     lines = GOOD.splitlines()
     assert read("\n".join([lines[0], *lines[:0:-1]])).sel(county="B", sex="f") == 731
-
-
-def test_byte_order_marks_and_line_ends_are_ignored(read):
     assert read(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode()).equals(read())
 
 
@@ -46,17 +43,14 @@ def test_coordinates_keep_the_dimensions_they_need(read):
     assert table.persons.dtype == np.int64
     assert table.state.dims == table.share.dims == ("county",)
     assert table.share.values.tolist() == ["0.5", "1"]  # not integers: unchanged text
+    constant = read(GOOD.replace(",x,", ",y,"), coordinates=["state"])
+    assert constant.state.dims == ("county",)  # the first dimension
 
 
 def test_codes_with_leading_zeros_remain_text(read):
     table = read("fips,n,zip\n01001,1,02134\n01003,2,02135\n", dims=["fips"], coordinates=["zip"])
     assert table.fips.values.tolist() == ["01001", "01003"]
     assert table.zip.values.tolist() == ["02134", "02135"]
-
-
-def test_a_constant_coordinate_is_on_the_first_dimension(read):
-    table = read(GOOD.replace(",x,", ",y,"), coordinates=["state"])
-    assert table.state.dims == ("county",)
 
 
 BAD = {
@@ -73,6 +67,10 @@ BAD = {
     "short row": ({"text": GOOD + "C,f,731,50,x\n"}, LabelError, "line 6 has 5 fields, but the header has 6"),
     "blank line": ({"text": GOOD + "\nC,f,731,50,x,1\n"}, LabelError, "line 6 has 0 fields"),
     "broken quotes": ({"text": GOOD + '"C"x,f,731,50,x,1\n'}, LabelError, "line 6 is not valid CSV"),
+    "rows of totals": (
+        {"text": GOOD + "Total,f,733,120,x,1\nTotal,m,5,140,x,1\n"},
+        LabelError, "'county' has the label 'Total' among others",
+    ),
     "latin-1": ({"text": GOOD.replace("A,", "Ä,").encode("latin-1")}, LabelError, r"not UTF-8 text \(byte "),
 } | {
     f"count {text!r}": ({"text": GOOD.replace(",731,", f",{text},")}, CountError, f"line 2, column 'n': .*{fault}")
@@ -90,11 +88,6 @@ def test_bad_tables_are_refused_without_showing_a_count(case, read):
     with pytest.raises(error, match=message) as caught:
         read(**arguments)
     assert "731" not in str(caught.value)
-
-
-def test_rows_of_totals_are_refused(read):
-    with pytest.raises(LabelError, match="'county' has the label 'Total' among others"):
-        read(GOOD + "Total,f,733,120,x,1\nTotal,m,5,140,x,1\n")
 
 
 def test_declared_labels_give_the_order_and_zeros(read):

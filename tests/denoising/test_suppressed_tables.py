@@ -1,7 +1,4 @@
-"""Posteriors of tables with suppressed cells, stated in several ways, against enumeration of all tables.
-
-Standard scores of means of cells and of their squares: above 6 by chance once in 200,000 runs of 20 tables.
-"""
+"""Posteriors of suppressed tables against enumeration; scores above 6 by chance once in 200,000 runs of 20 tables."""
 
 import itertools
 from types import SimpleNamespace
@@ -11,6 +8,7 @@ import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
+from known_parameters import QUIET
 from measured_tables import Suppressed, largest_z, listed
 from scipy import stats
 from scipy.special import gammaln
@@ -191,10 +189,7 @@ def test_supports_too_large_for_exact_draws(seed, monkeypatch):
 
 
 def walked(model, draws, tune=50):
-    idata = pm.sample(
-        draws, tune=tune, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True, model=model,
-        compute_convergence_checks=False,
-    )  # fmt: skip
+    idata = pm.sample(draws, tune=tune, chains=2, cores=1, random_seed=1, model=model, **QUIET)
     return idata.posterior["x"].values.reshape(2, draws, -1), idata
 
 

@@ -184,45 +184,34 @@ def p_values(route, system, regime, *, fault=None, replicates=1000):
 
 ROUTES = [("marginal", system) for system in SYSTEMS if system != "two-way"] + [("fiber", system) for system in SYSTEMS]
 SEEN_BY = {"epsilon off by 20 %": "noise", "a public sum dropped": "noise", "P(Z | theta) dropped": "fit"}
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("regime", REGIMES)
-@pytest.mark.parametrize(("route", "system"), ROUTES)
-def test_ranks_of_the_truth_are_uniform(route, system, regime):
-    assert min(p_values(route, system, regime).values()) > 1e-6
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("fault", SEEN_BY)
-@pytest.mark.parametrize(("route", "system"), ROUTES)
-def test_faults_are_detected(route, system, fault):
-    if system == "two-way" and SEEN_BY[fault] == "fit":
-        pytest.skip("P(Z | theta) of two margins has no closed form to drop")
-    problem = Problem(system, "dense", fault=fault)
-    assert noticed(problem.simulate, getattr(problem, route), SEEN_BY[fault], replicates=1000)
-
-
 PIECES = [
     ("two of 12", "sparse", 400),
     ("two of 12", "flat", 200),
     ("one of 240", "sparse", 400),
     ("one of 240", "dense", 300),
 ]
+RIGHT = [(route, system, regime, 1000) for route, system in ROUTES for regime in REGIMES]
+FAULTY = [
+    *((route, system, "dense", fault, seen_by, 1000)
+      for route, system in ROUTES for fault, seen_by in SEEN_BY.items()
+      if (system, seen_by) != ("two-way", "fit")),  # P(Z | theta) of two margins has no closed form to drop
+    *(("pieces", system, "sparse", fault, seen_by, 400)
+      for system in BY_PIECES
+      for fault, seen_by in (("epsilon off by 20 %", "noise"), ("pieces of the neighbour", "theta"))),
+]  # fmt: skip
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("system", "regime", "replicates"), PIECES)
-def test_ranks_of_the_truth_are_uniform_by_pieces(system, regime, replicates):
-    assert min(p_values("pieces", system, regime, replicates=replicates).values()) > 1e-6
+@pytest.mark.parametrize(("route", "system", "regime", "replicates"), [*RIGHT, *(("pieces", *case) for case in PIECES)])
+def test_ranks_of_the_truth_are_uniform(route, system, regime, replicates):
+    assert min(p_values(route, system, regime, replicates=replicates).values()) > 1e-6
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("fault", "seen_by"), [("epsilon off by 20 %", "noise"), ("pieces of the neighbour", "theta")])
-@pytest.mark.parametrize("system", BY_PIECES)
-def test_faults_are_detected_by_pieces(system, fault, seen_by):
-    problem = Problem(system, "sparse", fault=fault)
-    assert noticed(problem.simulate, problem.pieces, seen_by, replicates=400)
+@pytest.mark.parametrize(("route", "system", "regime", "fault", "seen_by", "replicates"), FAULTY)
+def test_faults_are_detected(route, system, regime, fault, seen_by, replicates):
+    problem = Problem(system, regime, fault=fault)
+    assert noticed(problem.simulate, getattr(problem, route), seen_by, replicates=replicates)
 
 
 @pytest.mark.quick_cases(1)

@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from known_parameters import QUIET
 from scipy import special
 
 import ppdinf as ppd
@@ -107,10 +108,7 @@ def test_refusals():
 def test_diagnose_reports_the_bound():
     model = model_of()
     with model:
-        idata = pm.sample(
-            300, tune=50, chains=4, cores=1, random_seed=1, progressbar=False, quiet=True,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = pm.sample(300, tune=50, chains=4, cores=1, random_seed=1, **QUIET)
     diagnosis = ppd.diagnose(idata, model)
     assert diagnosis.coupling.unmet == 0
     assert "pairs of coupled tables became equal" in str(diagnosis)

@@ -16,21 +16,21 @@ def sampled(model, **kwargs):
         return pm.sample(**{"draws": 500, "tune": 300, "chains": 2, "nuts_sampler": "pymc"} | QUIET | kwargs)
 
 
-def little_told(centred):
-    """Effects with little information, with a scale that may be small."""
+def told(centred, error, seen):
     with pm.Model() as model:
         tau = pm.HalfNormal("tau", 1)
-        eta = pm.Normal("eta", 0, tau, shape=8) if centred else tau * pm.Normal("z", 0, 1, shape=8)
-        pm.Normal("seen", eta, 5.0, observed=np.linspace(-1, 1, 8))
+        eta = pm.Normal("eta", 0, tau, shape=seen.size) if centred else tau * pm.Normal("z", 0, 1, shape=seen.size)
+        pm.Normal("seen", eta, error, observed=seen)
     return model
+
+
+def little_told(centred):
+    """Effects with little information, with a scale that may be small."""
+    return told(centred, 5.0, np.linspace(-1, 1, 8))
 
 
 def much_told(centred):
-    with pm.Model() as model:
-        tau = pm.HalfNormal("tau", 1)
-        eta = pm.Normal("eta", 0, tau, shape=30) if centred else tau * pm.Normal("z", 0, 1, shape=30)
-        pm.Normal("seen", eta, 0.1, observed=np.random.default_rng(1).normal(0, 1, 30))
-    return model
+    return told(centred, 0.1, np.random.default_rng(1).normal(0, 1, 30))
 
 
 def drawn(values, diverging):

@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import three_cells
+from known_parameters import QUIET
 from scipy import stats
 from three_cells import NOISY, RATE, frequencies, log_sum, posed, posterior, released, summed
 
@@ -12,7 +13,6 @@ import ppdinf as ppd
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
 
-QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 DEATHS, READ = np.array([1, 0, 2]), np.array([2, 5, 0])
 normal = stats.norm.pdf
 

@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from grids import box
+from known_parameters import QUIET
 from lattice_laws import log_total
 from scipy import stats
 from scipy.special import gammaln, logsumexp
@@ -366,8 +367,7 @@ def test_draws_of_a_sampled_table(case):
     mean = p @ tables
     sd = np.sqrt(p @ (tables - mean) ** 2)
     with model:
-        idata = pm.sample(4000, tune=100, chains=2, random_seed=1, progressbar=False, quiet=True,
-                          compute_convergence_checks=False)  # fmt: skip
+        idata = pm.sample(4000, tune=100, chains=2, random_seed=1, **QUIET)
     drawn = idata.posterior["x"].values.reshape(-1, 2)
     assert (abs(drawn.mean(axis=0) - mean) < 6 * sd / np.sqrt(4000)).all()
     assert p[drawn[:, 0]].all()

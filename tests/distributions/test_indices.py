@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from known_parameters import QUIET
 from pymc.model.fgraph import clone_model
 from scipy import stats
 from three_cells import EPSILON, LOG_WEIGHT, NOISY, RATE, TABLES, TOTAL, log_sum, posed, released, summed
@@ -76,9 +77,7 @@ def test_steps_use_the_present_index(tell):
     """Wrong variant: the prior of z, which steps at the first index leave unchanged."""
     with pm.Model(coords=released().coords):
         tell(pm.Categorical("z", PRIOR))
-        idata = pm.sample(
-            3000, tune=200, chains=1, random_seed=1, progressbar=False, quiet=True, compute_convergence_checks=False
-        )
+        idata = pm.sample(3000, tune=200, chains=1, random_seed=1, **QUIET)
     noise = EPSILON * abs(TABLES - NOISY).sum(axis=1) if tell is plain_table else 0.0
     weight = np.exp(LOG_WEIGHT + noise)[:, None] * PRIOR * stats.norm.pdf(3, TABLES, 1)
     law = weight.sum(axis=0) / weight.sum()

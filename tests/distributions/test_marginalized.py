@@ -55,14 +55,15 @@ def slopes(function, at, step=1e-4):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_table_form(mode):
+@pytest.mark.parametrize("transposed", [False, True], ids=["as it is", "in another memory order"])
+def test_table_form(transposed, mode):
     logw = pt.dmatrix()
-    logp = logp_table(logw, **PLACE)
+    logp = logp_table(logw.T if transposed else logw, **PLACE)
     function = pytensor.function([logw], [logp, pytensor.grad(logp.sum(), logw)], mode=mode)
-    value, gradient = function(LOGW)
+    value, gradient = function(np.ascontiguousarray(LOGW.T) if transposed else LOGW)
     assert value.shape == (3,)
     assert value.sum() == pytest.approx(enumerated(LOGW), abs=1e-11)
-    np.testing.assert_allclose(gradient, slopes(enumerated, LOGW), atol=1e-7)
+    np.testing.assert_allclose(gradient.T if transposed else gradient, slopes(enumerated, LOGW), atol=1e-7)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -95,16 +96,6 @@ def test_large_groups_in_exponential_family_form_equal_those_of_the_table(mode):
         found.append(function(log_rate))
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-10)
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-8)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_arrays_in_any_memory_order(mode):
-    transposed = pt.dmatrix()
-    logp = logp_table(transposed.T, **PLACE)
-    function = pytensor.function([transposed], [logp, pytensor.grad(logp.sum(), transposed)], mode=mode)
-    value, gradient = function(np.ascontiguousarray(LOGW.T))
-    assert value.sum() == pytest.approx(enumerated(LOGW), abs=1e-11)
-    np.testing.assert_allclose(gradient.T, slopes(enumerated, LOGW), atol=1e-7)
 
 
 def test_weights_of_the_totals_are_separate():
@@ -147,10 +138,7 @@ def test_gradient_through_a_table_that_depends_on_parameters():
 
 @pytest.mark.parametrize("form", ["table", "natural"])
 def test_second_derivatives(form):
-    """Products of the Hessian with a vector against second differences of the enumerated sum over all tables.
-
-    Wrong variants: the Hessian of independent cells, which public totals join.
-    """
+    """Products with the Hessian against second differences of the sum over all tables; wrong: independent cells."""
     x, eta, v = LO[:, None] + np.arange(6), pt.dvector(), np.array([0.5, -1.0, 2.0, 0.3, 1.0])
     if form == "natural":
         logp = logp_natural(eta, LOGW, **PLACE).sum()

@@ -116,6 +116,11 @@ def test_missing_values_on_which_others_depend_are_refused(other):
         ppd.models.marginalize_missing(several(other))
 
 
+def starts_are_possible(model, number):
+    log_density, start = model.compile_logp(), make_initial_point_fn(model=model)
+    return all(np.isfinite(log_density(start(seed))) for seed in range(number))
+
+
 @IMPUTED
 def test_models_without_missing_values_are_refused():
     with pm.Model() as model:
@@ -132,9 +137,7 @@ def test_models_without_missing_values_are_refused():
 def test_chains_start_where_missing_values_are_possible(way, share):
     """Wrong variant: missing values drawn for a prior table, some of which are impossible."""
     model = visited(way, share)
-    log_density, start = model.compile_logp(), make_initial_point_fn(model=model)
-    for seed in range(25):
-        assert np.isfinite(log_density(start(seed)))
+    assert starts_are_possible(model, 25)
 
 
 @IMPUTED
@@ -144,8 +147,7 @@ def test_later_observations_also_move_the_start():
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release)
         pm.Binomial("q", n=x, p=0.9)
         pm.Binomial("d", n=x, p=0.5, observed=[0, 4, 1])
-    log_density, start = model.compile_logp(), make_initial_point_fn(model=model)
-    assert all(np.isfinite(log_density(start(seed))) for seed in range(10))
+    assert starts_are_possible(model, 10)
 
 
 @pytest.mark.quick_cases(1)
@@ -161,8 +163,7 @@ def test_visits_of_each_shape_are_split_by_cell(shaped):
     with pm.Model() as model:
         x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), seen, marginalize=False)
         pm.Binomial("v", n=shaped(x), p=SHARE, observed=VISITS)
-    log_density, start = model.compile_logp(), make_initial_point_fn(model=model)
-    assert all(np.isfinite(log_density(start(seed))) for seed in range(5))
+    assert starts_are_possible(model, 5)
 
 
 CENSORED = np.ma.masked_array([1, 0, 2], [False, True, False])

@@ -6,12 +6,13 @@ import pytest
 from groups_of_cells import (
     binomial,
     block,
-    convolved,
+    by_convolution,
     cut,
     evaluated,
     gaussian,
     l1,
     negative_binomial,
+    of_several_groups,
     poisson,
     rows_of,
 )
@@ -152,8 +153,8 @@ def test_characteristic_functions_are_below_their_bound_everywhere(family, noise
     [*((by_nodes, case) for case in BY_NODES), *((by_cumulants, case) for case in BY_CUMULANTS)],
 )
 def test_sums_against_convolution_and_rows(method, case):
-    problem = logw, _, eta, lo, _, total = block(*case[:5], 7, case[5])
-    d, made = eta.size, cut(logw) if method is by_cumulants else nodes_of(problem)
+    problem = block(*case[:5], 7, case[5])
+    made = cut(problem[0]) if method is by_cumulants else nodes_of(problem)
     value, means = by(method, problem, made)
     assert not np.isnan(value)  # the tested method
     served, found = evaluated(*problem, **{"pieces" if method is by_cumulants else "nodes": made})
@@ -162,16 +163,9 @@ def test_sums_against_convolution_and_rows(method, case):
     by_row = evaluated(*problem)
     assert value == pytest.approx(by_row[0][0], rel=1e-14, abs=1e-10 * max(1, abs(value) * (method is by_cumulants)))
     np.testing.assert_allclose(means, by_row[1], rtol=1e-9 if method is by_cumulants else 1e-11, atol=1e-8)
-    k = np.arange(logw.shape[1])
-    log_z = logsumexp(logw + eta[:, None] * k, axis=1)
-    laws = np.exp(logw + eta[:, None] * k - log_z[:, None])
-    at = total[0] - lo.sum()
-    exact = log_z.sum() + np.log(convolved(laws)[at]) + eta @ lo
+    exact, of_ends = by_convolution(problem, (0, -1))
     assert value == pytest.approx(exact, rel=1e-10 if method is by_cumulants else 1e-12)
-    for i in (0, d - 1):
-        others = np.pad(convolved(np.delete(laws, i, axis=0)), (0, k.size))
-        weight = laws[i] * np.where(at >= k, others[np.maximum(at - k, 0)], 0)
-        assert means[i] == pytest.approx(lo[i] + weight @ k / weight.sum(), rel=1e-8)
+    assert means[[0, -1]] == pytest.approx(of_ends, rel=1e-8)
     np.testing.assert_array_equal(by(method, problem, made)[1], means)
 
 
@@ -229,14 +223,10 @@ def test_rows_are_used_if_pieces_and_nodes_are_not_usable():
 
 def test_groups_of_several_sizes():
     """Few and many cells, an extreme total, cells outside of pieces, an empty cell, and a free cell."""
-    logw, row, eta, lo, _, _ = block(poisson, l1, 0.5, 145, 1.0, 9)
-    blocks = np.repeat([0, 1, 2, 3, 4, -1], [4, 40, 45, 30, 25, 1])
-    counts = np.rint(np.exp(eta)).astype(np.int64)
-    total = np.bincount(blocks[blocks >= 0], weights=counts[blocks >= 0]).astype(np.int64)
-    total[3] += 400
-    made = {"pieces": cut(logw), "nodes": totals.node_pieces(logw, np.ones(145, bool), counts - lo, 10**6)}
+    problem = logw, _, eta, lo, blocks, _ = of_several_groups([4, 40, 45, 30, 25, 1])
+    near = np.rint(np.exp(eta)).astype(np.int64) - lo
+    made = {"pieces": cut(logw), "nodes": totals.node_pieces(logw, np.ones(145, bool), near, 10**6)}
     eta[blocks == 4], eta[5] = 30.0, -np.inf
-    problem = logw, row, eta, lo, blocks, total
     (value, means), (right, right_means) = evaluated(*problem, **made), evaluated(*problem)
     np.testing.assert_allclose(value, right, rtol=1e-10)
     np.testing.assert_allclose(means, right_means, rtol=1e-9, atol=1e-9)

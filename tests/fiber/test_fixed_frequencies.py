@@ -3,7 +3,18 @@
 import mpmath
 import numpy as np
 import pytest
-from groups_of_cells import binomial, block, convolved, cut, evaluated, gaussian, l1, negative_binomial, poisson
+from groups_of_cells import (
+    binomial,
+    block,
+    by_convolution,
+    cut,
+    evaluated,
+    gaussian,
+    l1,
+    negative_binomial,
+    of_several_groups,
+    poisson,
+)
 from scipy.special import logsumexp
 
 from ppdinf.fiber.sums_given_totals import frequency_grids, totals
@@ -62,16 +73,9 @@ def test_sums_of_a_few_cells_against_convolution_and_rows(family, noise, epsilon
     by_row = evaluated(*problem)
     assert value[0] == pytest.approx(by_row[0][0], rel=1e-10)
     np.testing.assert_allclose(found, by_row[1], rtol=1e-9, atol=1e-9)
-    k = np.arange(logw.shape[1])
-    log_z = logsumexp(logw + eta[:, None] * k, axis=1)
-    laws = np.exp(logw + eta[:, None] * k - log_z[:, None])
-    at = total[0] - lo.sum()
-    exact = log_z.sum() + np.log(convolved(laws)[at]) + eta @ lo
+    exact, of_ends = by_convolution(problem, (0, -1))
     assert value[0] == pytest.approx(exact, rel=1e-10)
-    for i in (0, d - 1):
-        others = np.pad(convolved(np.delete(laws, i, axis=0)), (0, k.size))
-        weight = laws[i] * np.where(at >= k, others[np.maximum(at - k, 0)], 0)
-        assert found[i] == pytest.approx(lo[i] + weight @ k / weight.sum(), rel=1e-8)
+    assert found[[0, -1]] == pytest.approx(of_ends, rel=1e-8)
 
 
 @pytest.mark.quick_cases(1)
@@ -196,12 +200,7 @@ def test_a_relative_error_of_1e_6_in_a_polynomial_is_detected(term):
 
 def test_several_groups_share_grids():
     """Groups with too few cells, several sizes, an extreme total, cells outside of pieces, and a free cell."""
-    logw, row, eta, lo, _, _ = block(poisson, l1, 0.5, 100, 1.0, 9)
-    blocks = np.repeat([0, 1, 2, 3, 4, -1], [4, 20, 30, 25, 20, 1])
-    counts = np.rint(np.exp(eta)).astype(np.int64)
-    total = np.bincount(blocks[blocks >= 0], weights=counts[blocks >= 0]).astype(np.int64)
-    total[3] += 400
-    problem = logw, row, eta, lo, blocks, total
+    problem = logw, row, eta, lo, blocks, total = of_several_groups([4, 20, 30, 25, 20, 1])
     pieces, grids = on_grids((logw, row, eta, lo, blocks[:-1], total))
     assert grids.group[0, 0] == -1
     assert (grids.group[[1, 2, 4], 0] >= 0).all()

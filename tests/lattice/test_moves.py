@@ -74,15 +74,10 @@ def test_nonnegative_fibers_are_connected(case, seconds):
 
 
 @pytest.mark.parametrize("case", range(len(FIBERS)), ids=[name for name, _, _ in FIBERS])
-def test_boxes_are_connected(case):
+def test_boxes_and_fibers_with_further_inequalities_are_connected(case):
     _, A, table = FIBERS[case]
     points = points_of(A, table, upper=np.maximum(table, 1))
     assert pieces(points, distinct(connected_moves(A, bounds="box").draw(DRAWS, rng=1))) == 1
-
-
-@pytest.mark.parametrize("case", range(len(FIBERS)), ids=[name for name, _, _ in FIBERS])
-def test_fibers_with_further_inequalities_are_connected(case):
-    _, A, table = FIBERS[case]
     points = points_of(A, table)
     ordered = points[points[:, 0] + points[:, -1] >= table[0] + table[-1]]
     assert pieces(ordered, distinct(connected_moves(A, bounds="any").draw(DRAWS, rng=1))) == 1
@@ -117,16 +112,18 @@ def test_cycles_are_necessary_with_a_forbidden_diagonal():
     assert pieces(points, distinct(connected_moves(A, bounds="box").draw(DRAWS, rng=1))) == 1
 
 
-@pytest.mark.parametrize(("shape", "generators"), MARGINS)
-def test_margin_moves_connect(shape, generators):
-    A = margin_matrix(shape, generators).toarray()
-    moves = margin_moves(shape, generators)
+def assert_connected(A, moves, seeds):
+    """Random fibers of about four records are connected by moves in the kernel."""
     drawn = distinct(moves.draw(DRAWS, rng=1))
     assert not (A @ drawn.T).any()
-    for seed in range(4):
+    for seed in range(seeds):
         table = (np.random.default_rng(seed).random(A.shape[1]) < 4 / A.shape[1]).astype(int)
-        points = points_of(A, table)
-        assert pieces(points, drawn) == 1
+        assert pieces(points_of(A, table), drawn) == 1
+
+
+@pytest.mark.parametrize(("shape", "generators"), MARGINS)
+def test_margin_moves_connect(shape, generators):
+    assert_connected(margin_matrix(shape, generators).toarray(), margin_moves(shape, generators), 4)
 
 
 CHAIN = margin_matrix((2, 2, 2, 2), [(0, 1), (1, 2), (2, 3)]).toarray()
@@ -147,14 +144,10 @@ TWO = margin_matrix((2, 2, 2), [(0, 1), (1, 2)]).toarray()
 def test_decomposable_margins_of_class_sums_are_detected(A, separators):
     """Each fiber of a few records is connected; without the swaps across a separator it is not (below)."""
     moves = connected_moves(A, seconds=0)
-    drawn = distinct(moves.draw(DRAWS, rng=1))
-    assert not (A @ drawn.T).any()
     for phrase in separators:
         assert phrase in moves.reason
         assert "combinations" not in moves.reason
-    for seed in range(6):
-        table = (np.random.default_rng(seed).random(A.shape[1]) < 4 / A.shape[1]).astype(int)
-        assert pieces(points_of(A, table), drawn) == 1
+    assert_connected(A, moves, 6)
 
 
 def test_margins_without_a_theorem_are_not_proved():

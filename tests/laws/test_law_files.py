@@ -46,6 +46,14 @@ STATED = [  # a law, the parameters in files, and published numbers
 ]  # fmt: skip
 
 
+def reread(law, values, folder):
+    seen = ppd.Measurements({"area": list("ABC")}, ppd.measured(inv.margin("area"), values, law))
+    seen.save(folder / "seen.ppd")
+    again = ppd.read_measurements(folder / "seen.ppd")
+    assert again.equals(seen)
+    return seen, again
+
+
 def lists(stated):
     return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in stated.items()}
 
@@ -59,10 +67,7 @@ def test_files_state_laws(law, stated, values, tmp_path):
         assert list(lists(one.to_dict()).items()) == list(expected.items())
     with pytest.raises(PrivacyError, match="does not have the parameters"):
         ObservationModel.from_dict(model.to_dict() | {"seed" if "of-name" not in stated else "of-seed": "1"})
-    seen = ppd.Measurements({"area": list("ABC")}, ppd.measured(inv.margin("area"), values, law))
-    seen.save(tmp_path / "seen.ppd")
-    again = ppd.read_measurements(tmp_path / "seen.ppd")
-    assert again.equals(seen)
+    seen, again = reread(law, values, tmp_path)
     assert again.to_dataframe().released.tolist() == seen.to_dataframe().released.tolist()
     again.save(tmp_path / "again.ppd")
     assert (tmp_path / "again.ppd").read_bytes() == (tmp_path / "seen.ppd").read_bytes()
@@ -74,10 +79,7 @@ def test_files_state_laws(law, stated, values, tmp_path):
     (laws.Clipped(laws.DiscreteGaussian(variance=[4.95, np.nan, 2])), [26, None, 0]),
 ])  # fmt: skip
 def test_files_with_a_law_for_each_entry(law, values, tmp_path):
-    seen = ppd.Measurements({"area": list("ABC")}, ppd.measured(inv.margin("area"), values, law))
-    seen.save(tmp_path / "seen.ppd")
-    again = ppd.read_measurements(tmp_path / "seen.ppd")
-    assert again.equals(seen)
+    _, again = reread(law, values, tmp_path)
     assert [form.to_dict() for form, _ in again.entries.forms] == [one.to_dict() for one in law.laws]
 
 

@@ -45,31 +45,28 @@ def test_exact_sums(name):
     assert [text for text in named if text not in str(refused.value)] == []
 
 
-def test_a_bound_that_a_row_exceeds():
-    with pytest.raises(InvariantError, match=r"'a=y'\), bound .*'a=y, b=u at most 1'"):
-        seen(public={A: [3, 6]}, bounds=inv.between(0, 1))
-
-
 def test_a_cell_that_its_sum_excludes_is_named():
     parts = ppd.measured(B, [3, 3, 3], EXACT), ppd.measured(cell("x", "u"), [9], EXACT)
     with pytest.raises(InvariantError, match=r"'b=u' contradicts .* of the cell at a=x, b=u"):
         ppd.denoise(seen(*parts, public={inv.total(): 9}, bounds=NONNEGATIVE), 20, rng=1, progressbar=False)
 
 
-MALFORMED = {
+REFUSED = {
     "text": ({"public": "total"}, "public must map statements to their values, .* found str"),
     "a list": ({"public": ["total"]}, "public must map statements to their values, .* found list"),
     "a number": ({"public": 3}, "public must map statements to their values, .* found int"),
     "text for a statement": ({"public": {"total": 3}}, "must be statements of ppdinf.invariants, such as total"),
     "a bound with a value": ({"public": {NONNEGATIVE: 3}}, "states no sum and has no value"),
     "text for bounds": ({"bounds": "nonnegative"}, "bounds must be statements .* found str"),
+    "a bound that a row exceeds": (
+        {"public": {A: [3, 6]}, "bounds": inv.between(0, 1)}, r"'a=y'\), bound .*'a=y, b=u at most 1'",
+    ),
     "ranges for cells": ({"bounds": {cell("x", "u"): (1, 9)}}, "bounds must be statements .* found dict"),
-}
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MALFORMED)
-def test_malformed_statements_are_refused_by_name(name):
-    given, message = MALFORMED[name]
+@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
+def test_malformed_statements_and_bounds_are_refused_by_name(given, message):
     with pytest.raises(InvariantError, match=message):
         seen(**given)
 

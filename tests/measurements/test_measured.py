@@ -75,8 +75,6 @@ def test_scales_by_entry():
     found = entries(inv.margin("county"), [3, 1, 2], laws.DiscreteGaussian(variance=by_label))
     expected = [-1 / 18, -1 / 9.9, -1 / 2]
     assert found.log_weights(found.y[:, None] + np.array([[1]])).ravel() == pytest.approx(expected)
-    with pytest.raises(PrivacyError, match=r"county=B.*scale"):
-        entries(inv.margin("county"), [3, 1, 2], laws.DiscreteGaussian(variance=[9, np.nan, 1]))
     found = entries(inv.margin("county"), [3, np.nan, 2], laws.DiscreteGaussian(variance=[9, np.nan, 1]))
     assert found.y.tolist() == [3, 2]
 
@@ -84,8 +82,6 @@ def test_scales_by_entry():
 def test_absent_from_a_thresholded_release():
     cut = laws.Thresholded(laws.DoubleGeometric(1), threshold=5)
     assert entries(inv.margin("county"), {"B": 6}, cut).y.tolist() == [ABSENT, 6, ABSENT]
-    with pytest.raises(CountError, match="from 5 on"):
-        entries(inv.margin("county"), {"B": 4}, cut)
 
 
 def counties(values, law=NOISE):
@@ -107,6 +103,10 @@ REFUSED = [
     (counties([3, "many", 2]), CountError, "county=B"),
     (counties([3, 1, 2], 4.95), PrivacyError, "ppdinf.laws"),
     (counties([3, 1, 2], laws.RandomRounding(3)), CountError, "county=B"),
+    (counties([3, 1, 2], laws.DiscreteGaussian(variance=[9, np.nan, 1])), PrivacyError, r"county=B.*scale"),
+    (counties({"B": 4}, laws.Thresholded(laws.DoubleGeometric(1), threshold=5)), CountError, "from 5 on"),
+    (lambda: ppd.Measurements({"county": ["A", "Total"]}, public={inv.margin("county"): [1, 2]}), LabelError,
+     "'county' has the label 'Total' among others: a total would count everybody"),
     (lambda: entries(inv.nonnegative(), [1]), InvariantError, "no sum"),
     (lambda: ppd.measured("county", [1], NOISE), InvariantError, "ppdinf.invariants"),
     (lambda: entries(inv.margin("town"), [1]), LabelError, "town"),
@@ -121,7 +121,7 @@ REFUSED = [
     (lambda: laws.Staircase([1, 2], sensitivity=[2, 3]), PrivacyError, "one parameter"),
     (lambda: laws.RandomRounding(1), PrivacyError, ">= 2"),
     (lambda: laws.Thresholded(laws.L2Laplace(1), 3), PrivacyError, "IntegerLaw"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "error", "words"), REFUSED)
@@ -179,11 +179,6 @@ def test_the_bound_on_equal_draws_holds(public):
     largest = -np.log(np.exp(-2.0 * np.abs(kept).sum(axis=1)).sum())
     assert largest <= log_chance_of_equality(release) + 1e-4
     assert log_chance_of_equality(release) < 0
-
-
-def test_a_label_of_a_total_is_refused():
-    with pytest.raises(LabelError, match="'county' has the label 'Total' among others: a total would count everybody"):
-        ppd.Measurements({"county": ["A", "B", "Total"]}, public={ppd.invariants.margin("county"): [1, 2, 3]})
 
 
 SHAPES = {

@@ -107,22 +107,6 @@ def test_means_on_a_subspace_that_contains_them():
     assert "the span of two" in mechanism.guarantee.describe()
 
 
-@pytest.mark.quick_cases(2)
-@pytest.mark.parametrize(("d1", "d2"), [(12, 3), (24, 3), (24, 12)])
-def test_errors_of_projected_and_confined_means(d1, d2):
-    """Their Corollary 13 in closed form: d2 (d1 + 1) c^2 when projected, d2 (d2 + 1) c^2 on the subspace."""
-    A = np.kron(np.eye(d2), np.ones((d1 // d2, 1)))
-    data = np.zeros((50, d1))
-    free = KNormGradient(Mean(1), epsilon=1).simulate(data, draws=20_000, rng=14) @ A @ A.T * (d2 / d1)
-    drawn = KNormGradient(Mean(1), epsilon=1, subspace=A, known="blocks").simulate(data, draws=20_000, rng=15)
-    for answers, degrees in ((free, d1), (drawn, d2)):
-        squares = (answers**2).sum(axis=1)
-        expected = d2 * (degrees + 1) * (4 / 50) ** 2
-        assert abs(squares.mean() - expected) < 5 * squares.std() / math.sqrt(20_000)
-        printed = degrees * d1 * (4 / 50) ** 2  # d1^2 and d1 d2: bounds, not the errors themselves
-        assert squares.mean() < 0.9 * printed
-
-
 @pytest.mark.parametrize("norm", K_NORMS)
 @pytest.mark.deep
 def test_means_on_a_line_that_misses_them_against_integration(norm):
@@ -452,10 +436,7 @@ def test_the_guarantee_of_quantiles_holds_for_every_bit():
 
 
 def test_digits_of_a_quantile_prove_nothing():
-    """Two neighbouring data sets have the same support of answers, all of them exact doubles.
-
-    In doubles, the answers u (b - a) between records a and b reveal b in a third of cases.
-    """
+    """Neighbours have the same support of answers; in doubles, u (b - a) reveals b in a third of cases."""
 
     def provable(drawn, grid):
         steps = drawn / grid

@@ -146,10 +146,7 @@ def p_value(draws, points, law):
 @pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("public", "table", "width"), SYSTEMS.values(), ids=SYSTEMS)
 def test_draws_follow_the_enumerated_law(public, table, width):
-    """400,000 draws; an epsilon that is 5 % off in either direction is detected.
-
-    The mass outside the box is below 1e-6.
-    """
+    """400,000 draws, mass outside the box below 1e-6; an epsilon that is 5 % off in either direction is detected."""
     if "c" not in table.coords:
         table = table.assign_coords(c=range(table.size))
     draws = laplace(public, epsilon="3/2").simulate(table, draws=400_000, rng=11).values - table.values

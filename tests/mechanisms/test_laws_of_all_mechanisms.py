@@ -181,10 +181,7 @@ EVERY = [
 @pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(("name", "mechanism"), EVERY, ids=[name for name, _ in EVERY])
 def test_axes_labels_and_statements_in_another_order(name, mechanism):
-    """Density by `logp`: transposed, with labels in another order, and with the statements reversed.
-
-    Base measures are stated in the order of the cells, and the basis of extended noise depends on it.
-    """
+    """Transposed, relabelled, with statements reversed; base measures and extended noise depend on the order."""
     x, y = table([[2, 0, 1], [1, 0, 1]]), table([[1, 1, 1], [2, 0, 0]])
     if not mechanism.public.on(x).check(y).agrees.all():
         y = table([[1, 0, 2], [2, 0, 0]])  # keeps both margins

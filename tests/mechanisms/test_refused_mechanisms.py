@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy import sparse
 
 import ppdinf as ppd
 from ppdinf import mechanisms
 from ppdinf.counts import TwoStage
 from ppdinf.errors import CountError, InvariantError, LabelError, ModelError, PpdinfError, PrivacyError
-from ppdinf.invariants import Public, cells, inequality, margin, nonnegative, total
+from ppdinf.invariants import Public, cells, hierarchy, inequality, linear, margin, nonnegative, total
 from ppdinf.mechanisms import (
     Conditioned,
     CorrelatedGaussian,
@@ -38,6 +39,7 @@ from ppdinf.mechanisms import (
     WassersteinExponential,
     random_rounding,
 )
+from ppdinf.mechanisms.postprocessing import projection
 
 COUNTS = [7_654_321, 8_123_457, 9_031_333]
 PREVIOUS = [4, 2, 3]
@@ -143,6 +145,8 @@ TRIPLES = ppd.Transition(np.eye(3) / 2 + 1 / 6)
 SKEWED = [[0.5, 0.5], [0.5, 0.4]]
 MARGINS = margin("dim_0") & margin("dim_1")
 BOX = MARGINS.on(np.ones((4, 5), dtype=int))
+THREE_WAYS, NO_ROWS = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]), sparse.csr_array((0, 3), dtype=int)
+SWAPPED = PermutationSwapping("dim_0", "dim_1", "1/2")
 LINE = {"subspace": [[1], [2]], "known": "x"}
 KNOWN = {"known": "x"}
 CHOICES = [
@@ -161,6 +165,11 @@ CHOICES = [
     *((lambda query=query: subspace(query=query), PrivacyError, "query") for query in (
         "answers", [1, 2], [[0.5, 1, 1]], [[-1, 1]], [[1], [1, 2]], [[2**60]],
     )),
+    (lambda: KNorm(total(), 1, neighbours="swapped", query=[[1, 1]]), PrivacyError, "give no query"),
+    (lambda: SubspaceLaplace(total(), 1, neighbours="swapped"), PrivacyError, "neighbours must be one of"),
+    (lambda: KNorm(linear([[1, 1, 0, 0], [0, 0, 1, 1]]), 4, neighbours="added", grid=1).release([5] * 4), PrivacyError,
+     "a grid of 1 is too coarse"),
+    (lambda: SubspaceGaussian(total(), 5, "0.1", grid=1).release([5, 2, 1]), PrivacyError, "a grid of 1 is too coarse"),
     (lambda: SubspaceLaplace(Public(), 1, query=[[1, 2**19]]).simulate([1, 2, 3], draws=1), InvariantError,
      "2 columns, the table has 3 cells"),
     (lambda: SubspaceLaplace(Public(), 1, query=[[1, 2**19]]).simulate([1, 2**40], draws=1), CountError,
@@ -173,7 +182,26 @@ CHOICES = [
         ([1.0, math.nan, 3.0], CountError), ([1.0, 2.0], LabelError), (["a", "b", "c"], CountError),
         (xr.DataArray([1.0, 2.0, 3.0], dims="county"), LabelError),
     )),
-    (lambda: PostProcessed(total(), 1, method="guess"), PrivacyError, "method must be"),
+    (lambda: PostProcessed(total(), 1, method="guess"), PrivacyError, "method must be one of"),
+    (lambda: PostProcessed(total(), 0), PrivacyError, "epsilon must be positive"),
+    (lambda: PostProcessed("total", 1), InvariantError, "first argument"),
+    (lambda: PostProcessed(total(), 1).release([1, -2]), CountError, "negative"),
+    (lambda: PostProcessed(total(), 1).release(county(COUNTS).assign_coords(state=("county", list("AAB")))), LabelError,
+     "nothing declares the coordinates 'state'"),
+    *((lambda shares=shares: TopDown(total(), 1, hierarchy("state"), shares), PrivacyError, "3 numbers that sum to 1")
+      for shares in (["1/2", "1/2"], ["1/2", "1/2", "1/2"])),
+    (lambda: TopDown(total(), 1, Public()), InvariantError, "levels must state the sums"),
+    (lambda: TopDown(total(), 1, nonnegative()).simulate([1, 2], draws=1), InvariantError, "is not a level"),
+    # projections and roundings without a result; the last two are halves on a cube with integer sums of two dimensions
+    (lambda: projection.onto_sums([1, 2], [[1, 1], [1, 1]], [3, 4]), InvariantError, "contradict"),
+    (lambda: projection.onto_bounds([1, 2], [[1, 1]], [-1], np.eye(2), np.zeros(2)), InvariantError,
+     "all public sums and bounds"),
+    (lambda: projection.onto_simplices([1, 2], [0, 0], [-1]), InvariantError, "group 0 of 2 non-negative cells"),
+    (lambda: projection.onto_sums([1, 2], [[1, 1]], [3], weights=[1, -1]), InvariantError,
+     "weights must be 2 non-negative numbers"),
+    (lambda: projection.controlled_rounding([0.5] * 3, THREE_WAYS), InvariantError, "no rounding changes every cell"),
+    (lambda: projection.round_to_sums([0.5] * 3, sparse.csr_array(THREE_WAYS), [1] * 3, NO_ROWS, []), InvariantError,
+     "no integer table"),
     (lambda: TopDown(total(), 1, levels=[]), PpdinfError, "levels"),
     (lambda: TopDown(total(), 1, levels=total(), shares=[1, 1]), PpdinfError, "shares"),
     *((lambda noise=noise: Conditioned(total(), noise=noise), PrivacyError, "noise must be a distribution of single")
@@ -242,6 +270,18 @@ CHOICES = [
     (lambda: Gradient(abs, 0, answers=1, radius=1), PrivacyError, "sensitivity_bound must be a positive"),
     (lambda: Gradient(abs, 1, answers=0, radius=1), PrivacyError, "answers must be a positive integer"),
     (lambda: KNormGradient(LogisticRegression(2), 1).release((np.eye(2), [1, 0])), PrivacyError, "allow the"),
+    (lambda: Conditioned(total() & nonnegative(), DoubleGeometric(1)).expected_error((3,)), PrivacyError,
+     "may depend on the counts"),
+    (lambda: Suppression(total()).expected_error((3,)), PrivacyError, "may depend on the counts"),
+    (lambda: PermutationSwapping("a", "a", "1/2"), PrivacyError, "distinct dimensions"),
+    (lambda: PermutationSwapping("a", (), "1/2"), PrivacyError, "at least one swapped and one held"),
+    (lambda: PermutationSwapping("a", "b", 1), PrivacyError, "0 < rate < 1"),
+    *((lambda public=public: PermutationSwapping("a", "b", "1/2", public=public), InvariantError, "does not keep")
+      for public in (total(), nonnegative())),
+    (lambda: SWAPPED.release(np.ones((2, 2, 2), dtype=int)), InvariantError, "all dimensions"),
+    (lambda: SWAPPED.guarantee, PrivacyError, "largest stratum"),
+    (lambda: SWAPPED.release([[1, 0], [0, 0]]), InvariantError, "no stratum has two records"),
+    (lambda: SWAPPED.logp(*[[[90, 9], [50, 9]]] * 2), ModelError, "at most 150"),
     # likelihoods that are not known
     (lambda: ppd.Release([3, 0, 2], PostProcessed(total(), 1, "l1")).likelihood, ModelError, "use the noisy table"),
     (lambda: gradient().release(np.array([[0.1], [0.4]])).likelihood, ModelError, r"use log_density\(y, data\)"),

@@ -352,10 +352,3 @@ def test_sums_that_swaps_do_not_connect_are_refused(public, shape, match):
     public = public & inv.covariates("size") if len(shape) == 1 else public
     with pytest.raises(PrivacyError, match=match):
         ppd.KNorm(public, 1, neighbours="swapped").release(table)
-
-
-def test_swaps_of_answers_are_refused():
-    with pytest.raises(PrivacyError, match="give no query"):
-        ppd.KNorm(inv.total(), 1, neighbours="swapped", query=[[1, 1]])
-    with pytest.raises(PrivacyError, match="neighbours must be one of"):
-        ppd.SubspaceLaplace(inv.total(), 1, neighbours="swapped")

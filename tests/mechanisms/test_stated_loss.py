@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from enumeration import laws_of_one_person
 from scipy import special, stats
 
 import ppdinf as ppd
@@ -76,11 +77,7 @@ def test_the_law_is_that_of_the_theorem(loss, sigma, base):
 def test_losses_between_laws_of_the_table_stay_within_epsilon(loss):
     """Statements about one person's cell, with known probabilities for the others: Delta_z = 2 in l1."""
     found = audit(mechanism(loss), SUM.on(THREE))
-    shares, laws = np.array([0.2, 0.5, 0.3]), []
-    for cell in range(3):
-        rest = found.tables - np.eye(3, dtype=int)[cell]
-        inside = np.all(rest >= 0, axis=1)
-        laws.append(np.where(inside, stats.multinomial.pmf(np.maximum(rest, 0), 2, shares), 0.0))
+    laws = laws_of_one_person(found.tables, [0.2, 0.5, 0.3])
     tables = list(map(tuple, found.tables.tolist()))
     reach = wasserstein_infinity(*({x: p for x, p in zip(tables, law, strict=True) if p} for law in laws[:2]))
     assert reach == 2

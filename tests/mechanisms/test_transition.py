@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from known_parameters import known
+from known_parameters import QUIET, known
 from scipy import special, stats
 from scipy.special import logsumexp
 
@@ -40,11 +40,8 @@ def exact_posterior(matrix, y, rate, total=None):
 
 
 def model_of(mechanism, y, total=None, **options):
-    y = np.asarray(y)
-    public = None
-    if total is not None:
-        public = ppd.invariants.total().on(y, values=[total])
-    release = ppd.Release(y, mechanism, public=public)
+    public = None if total is None else ppd.invariants.total().on(np.array(y), values=[total])
+    release = ppd.Release(np.array(y), mechanism, public=public)
     with pm.Model(coords=release.coords) as model:
         rate = pm.Gamma("rate", 2, 1)
         ppd.PartiallyPrivate("counts", pm.Poisson.dist(rate), release=release, **options)
@@ -85,13 +82,8 @@ def test_cells_against_enumeration(marginalize):
     )
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("counts", pm.Poisson.dist(2.0), release=release, marginalize=marginalize)
-        idata = (
-            known(1000)
-            if marginalize == "auto"
-            else pm.sample(
-                500, tune=200, chains=2, cores=1, random_seed=1, progressbar=False, compute_convergence_checks=False
-            )
-        )
+        walked = {"tune": 200, "chains": 2, "cores": 1, "random_seed": 1, **QUIET}
+        idata = known(1000) if marginalize == "auto" else pm.sample(500, **walked)
     drawn = ppd.sample_confidential(idata, model, random_seed=1)
     cells = drawn.values.reshape(-1, 3)
     assert (cells.sum(axis=1) == total).all()
@@ -226,7 +218,6 @@ def test_releases_of_which_no_model_is_possible():
         model_of(THREE, [2, 3])  # 2 is no multiple of 3
 
 
-QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 COUNTIES = xr.DataArray([4, 0, 2], dims="county")
 SQUARE = xr.DataArray([[1, 2], [0, 3]], dims=("sex", "age"))
 SUM = total() & nonnegative()

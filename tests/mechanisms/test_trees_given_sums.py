@@ -8,8 +8,8 @@ import pymc as pm
 import pytest
 import xarray as xr
 from chi_square import p_value_of_tables
+from integer_programmes import distance_by_programme
 from scipy import special
-from scipy.optimize import linprog
 
 import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, PrivacyError
@@ -192,19 +192,6 @@ def statuses(fatality=0.2):
                     law[case + k, death + a, left - k, b] = p
         laws.append({cells: p / sum(law.values()) for cells, p in law.items()})
     return laws
-
-
-def distance_by_programme(law, other, order):
-    """Return the infinity-Wasserstein distance: the least distance within which a coupling exists."""
-    first, second = np.array(list(law)), np.array(list(other))
-    away = np.linalg.norm(first[:, np.newaxis] - second, ord=order, axis=2)
-    rows = [np.kron(np.eye(len(first)), np.ones(len(second))), np.kron(np.ones(len(first)), np.eye(len(second)))]
-    masses = np.array([*law.values(), *other.values()])
-    for reach in np.unique(away):
-        ends = [(0, float(near)) for near in (away <= reach + 1e-9).ravel()]
-        if linprog(np.zeros(away.size), A_eq=np.vstack(rows), b_eq=masses, bounds=ends).status == 0:
-            return reach
-    raise AssertionError("no coupling")
 
 
 @pytest.mark.usefixtures("slow_elimination")

@@ -27,56 +27,31 @@ CASES = xr.DataArray(
     [[3, 1, 2], [1, 0, 1]], dims=("kind", "county"), coords={"kind": ["cases", "deaths"], "county": list("xyz")}
 )
 
+
+def conditioned(noise):
+    return lambda public: ppd.Conditioned(public, noise=noise)
+
+
+def wasserstein(epsilon, base=None, loss="l1", sensitivity=2):
+    return lambda public: ppd.WassersteinExponential(public, epsilon, sensitivity, "x", base, loss)
+
+
+SUM, STATE = total() & nonnegative(), groups("state") & nonnegative()
+MARGINS = margin("sex") & margin("age") & nonnegative()
+LINKED = margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind")
+EMPTY_ROW = xr.DataArray([[0, 0], [2, 1], [3, 2]], dims=("sex", "age"))
 MECHANISMS = {
-    "geometric, total": (lambda p: ppd.Conditioned(p, noise=DoubleGeometric("1/2")), total() & nonnegative(), THREE),
-    "geometric, groups": (
-        lambda p: ppd.Conditioned(p, noise=DoubleGeometric(1)),
-        groups("state") & nonnegative(),
-        STATES,
-    ),
-    "geometric, margins": (
-        lambda p: ppd.Conditioned(p, noise=DoubleGeometric("3/4")),
-        margin("sex") & margin("age") & nonnegative(),
-        SQUARE,
-    ),
-    "geometric, linked": (
-        lambda p: ppd.Conditioned(p, noise=DoubleGeometric("1/2")),
-        margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind"),
-        CASES,
-    ),
-    "staircase": (lambda p: ppd.Conditioned(p, noise=Staircase(1, 3, 2)), total() & between(0, 4), THREE),
-    "wasserstein": (
-        lambda p: ppd.WassersteinExponential(p, 2, sensitivity=2, secrets="x"),
-        total() & nonnegative(),
-        THREE,
-    ),
-    "wasserstein, l2": (
-        lambda p: ppd.WassersteinExponential(p, 4, sensitivity=2, secrets="x", loss="l2"),
-        total() & nonnegative(),
-        THREE,
-    ),
-    "wasserstein, l2, a row fixed by its bounds": (
-        lambda p: ppd.WassersteinExponential(p, 4, sensitivity=4, secrets="x", loss="l2"),
-        margin("sex") & margin("age") & nonnegative(),
-        xr.DataArray([[0, 0], [2, 1], [3, 2]], dims=("sex", "age")),
-    ),
-    "dirichlet, l2": (
-        lambda p: ppd.WassersteinExponential(
-            p, 4, 2, "x", base_measure=DirichletMultinomial([1, 2, 0, 1, 3, 1]), loss="l2"
-        ),
-        margin("kind") & nonnegative() & at_least("cases", "deaths", dim="kind"),
-        CASES,
-    ),
-    "dirichlet": (
-        lambda p: ppd.WassersteinExponential(p, 2, 2, "x", base_measure=DirichletMultinomial([4, 0, 1], "1/2")),
-        total() & nonnegative(),
-        THREE,
-    ),
-    "dirichlet, concentrated": (
-        lambda p: ppd.WassersteinExponential(p, 1, 2, "x", base_measure=DirichletMultinomial([2, 1, 0, 3], 3)),
-        groups("state") & nonnegative(),
-        STATES,
-    ),
+    "geometric, total": (conditioned(DoubleGeometric("1/2")), SUM, THREE),
+    "geometric, groups": (conditioned(DoubleGeometric(1)), STATE, STATES),
+    "geometric, margins": (conditioned(DoubleGeometric("3/4")), MARGINS, SQUARE),
+    "geometric, linked": (conditioned(DoubleGeometric("1/2")), LINKED, CASES),
+    "staircase": (conditioned(Staircase(1, 3, 2)), total() & between(0, 4), THREE),
+    "wasserstein": (wasserstein(2), SUM, THREE),
+    "wasserstein, l2": (wasserstein(4, loss="l2"), SUM, THREE),
+    "wasserstein, l2, a row fixed by its bounds": (wasserstein(4, None, "l2", 4), MARGINS, EMPTY_ROW),
+    "dirichlet, l2": (wasserstein(4, DirichletMultinomial([1, 2, 0, 1, 3, 1]), "l2"), LINKED, CASES),
+    "dirichlet": (wasserstein(2, DirichletMultinomial([4, 0, 1], "1/2")), SUM, THREE),
+    "dirichlet, concentrated": (wasserstein(1, DirichletMultinomial([2, 1, 0, 3], 3)), STATE, STATES),
 }
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from known_parameters import QUIET
 from scipy import stats
 from scipy.optimize import minimize
 
@@ -311,10 +312,7 @@ OF_DEPENDENTS = [(name, of) for name, case in CASES.items() for of in case.depen
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("name", "of"), OF_DEPENDENTS)
 def test_likelihood_of_each_observation_of_a_dependent(name, of, form):
-    """The density of all data divided by that of all other data, by enumeration, for both forms of a model.
-
-    Wrong variant: the mean density given the cells in tables of the posterior, which the observation informs.
-    """
+    """The density of all data over that of the others, by enumeration; wrong: the mean density in posterior tables."""
     case, law = CASES[name], Enumerated(CASES[name])
     model, idata = build(case, FORMS[form]), law.posterior(FORMS[form], draws=2)
     values = ppd.log_likelihood(idata, model, of=of)
@@ -397,10 +395,7 @@ def test_another_release_in_the_same_model(name, form):
 
 @pytest.mark.deep
 def test_ranks_among_posteriors_of_simulated_releases():
-    """Simulation-based calibration of `pm.sample`, 40 releases: a false alarm in 50,000 runs.
-
-    Wrong variant: the model keeps its first release.
-    """
+    """Simulation-based calibration, 40 releases, a false alarm in 50,000 runs; wrong: the first release is kept."""
     release = ppd.Release([9, 12, 14, 16, 20], ppd.GeneralizedLaplace(inv.total(), epsilon="1/2"))
     with pm.Model(coords=release.coords) as model:
         level, slope = pm.Normal("r", 2.5, 0.5), pm.Normal("t", 0, 0.5)
@@ -419,8 +414,7 @@ def test_ranks_among_posteriors_of_simulated_releases():
 
 
 def short_sample(seed):
-    sampling = {"draws": 300, "tune": 300, "chains": 1, "compute_convergence_checks": False, "quiet": True}
-    return pm.sample(**sampling, progressbar=False, random_seed=seed)
+    return pm.sample(300, tune=300, chains=1, random_seed=seed, **QUIET)
 
 
 def test_releases_in_data_are_followed():
@@ -627,10 +621,7 @@ def test_draws_and_models_are_saved_and_read_back(tmp_path):
     release = ppd.Release(np.array([3, 1, 2]), ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
     with pm.Model(coords=release.coords) as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(pm.Gamma("rate", 2, 1)), release=release)
-        idata = pm.sample(
-            20, tune=20, chains=2, cores=1, random_seed=1, progressbar=False, quiet=True,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        idata = pm.sample(20, tune=20, chains=2, cores=1, random_seed=1, **QUIET)
     drawn = ppd.sample_confidential(idata, model, random_seed=1)
     idata.to_netcdf(tmp_path / "posterior.nc", engine="h5netcdf")
     again = xr.open_datatree(tmp_path / "posterior.nc", engine="h5netcdf")

@@ -178,10 +178,7 @@ def test_priors_are_those_stated_in_every_parametrization(case):
 
 
 def narrowness(of, names, exposure=None, build=log_rates):
-    """Return the ratio of the widest to the narrowest direction of a posterior at its mode, in units of coordinates.
-
-    NUTS with a diagonal metric needs about as many steps per draw. Spreads are fixed at 1/2.
-    """
+    """Ratio of the widest to the narrowest direction at the mode, about the steps per draw of NUTS; spreads are 1/2."""
     with pm.Model() as model:
         at_risk = 1 if exposure is None else of.frame.broadcast(exposure).reshape(of.shape)
         rate = pm.math.exp(build(of, names, exposure=exposure)) * at_risk

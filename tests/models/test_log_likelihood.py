@@ -304,27 +304,25 @@ def test_cells_far_from_the_model(deviations, total, noise):
     np.testing.assert_allclose(found, expected, atol=1e-8)
 
 
-def test_cells_are_refused_where_they_have_no_density():
-    for given, words in [
-        (built(released(public=ppd.invariants.groups("state") & ppd.invariants.total())), "at most one public sum"),
-        (built(released(epsilon=1, norm="l2")), "shared by all cells"),
-        (built(released(public=ppd.invariants.total() & ppd.invariants.between(-9, 9))), "public bounds"),
-    ]:
-        with pytest.raises(ModelError, match=words):
-            ppd.log_likelihood(draws(1.0), given, of="cells")
-    with pytest.raises(ModelError, match="'groups' or 'cells'"):
-        ppd.log_likelihood(draws(1.0), built(released()), of="areas")
+BY_STATE = ppd.invariants.groups("state")
+CROSSING = BY_STATE & ppd.invariants.linear(np.eye(6)[:1] + np.eye(6)[2])
 
 
-def test_missing_pointwise_likelihoods_are_refused():
-    idata = draws(1.0)
-    crossing = released(public=ppd.invariants.groups("state") & ppd.invariants.linear(np.eye(6)[:1] + np.eye(6)[2]))
-    with pytest.raises(ModelError, match="'x' cannot be marginalized"):
-        ppd.log_likelihood(idata, built(crossing))
-    with pytest.raises(ModelError, match="one public sum contains all cells"):
-        ppd.log_likelihood(idata, built(released(public=ppd.invariants.total())))
-    with pytest.raises(ModelError, match="shared by all cells"):
-        ppd.log_likelihood(idata, built(released(epsilon=1, norm="l2")))
+@pytest.mark.parametrize(
+    ("changes", "of", "words"),
+    [
+        ({"public": BY_STATE & ppd.invariants.total()}, "cells", "at most one public sum"),
+        ({"epsilon": 1, "norm": "l2"}, "cells", "shared by all cells"),
+        ({"public": ppd.invariants.total() & ppd.invariants.between(-9, 9)}, "cells", "public bounds"),
+        ({}, "areas", "'groups' or 'cells'"),
+        ({"public": CROSSING}, "groups", "'x' cannot be marginalized"),
+        ({"public": ppd.invariants.total()}, "groups", "one public sum contains all cells"),
+        ({"epsilon": 1, "norm": "l2"}, "groups", "shared by all cells"),
+    ],
+)
+def test_missing_pointwise_likelihoods_are_refused(changes, of, words):
+    with pytest.raises(ModelError, match=words):
+        ppd.log_likelihood(draws(1.0), built(released(**changes)), of=of)
 
 
 @pytest.mark.quick_cases(0)

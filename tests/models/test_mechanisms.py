@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from chi_square import p_value_of_tables
 from enumeration import fiber_points, total_variation
-from known_parameters import gibbs_draws, known
+from known_parameters import QUIET, gibbs_draws, known
 from scipy import special, stats
 from scipy.special import gammaln, logsumexp
 
@@ -19,7 +19,6 @@ from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.laws.l2_laplace import JointL2, mixing_precision
 from ppdinf.mechanisms import DirichletMultinomial, DoubleGeometric
 
-QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 RATES = np.array([0.5, 2.0, 1.0, 1.5])
 
 THREE = xr.DataArray([2, 0, 3], dims="county")

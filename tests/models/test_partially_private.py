@@ -1,23 +1,21 @@
 """PartiallyPrivate with a sampled table: against enumeration, a reference posterior, and bad models."""
 
-import itertools
 import json
 from pathlib import Path
 
-import lattice_laws
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
 from enumeration import contrast, fiber_points, posterior, total_variation
+from known_parameters import QUIET
 from scipy import stats
+from three_cells import LOG_NOISE, RATE, TABLES, released
 
 import ppdinf as ppd
 from ppdinf.errors import ModelError
 from ppdinf.invariants import groups, total
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
-
-QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
 
 def small_release(y, epsilon, states=None, public=None):
@@ -244,13 +242,8 @@ def test_numbers_of_trials_may_be_data_that_pymc_stores_as_real_numbers():
         ppd.PartiallyPrivate("x", pm.Binomial.dist(pm.Data("n", 9.5), 0.5), release=release)
 
 
-NOISY, TOTAL, EPSILON, RATE = np.array([5, -1, 2]), 6, 0.5, np.array([2.0, 1.0, 3.0])
-TABLES = np.array([x for x in itertools.product(range(TOTAL + 1), repeat=3) if sum(x) == TOTAL])
-NOISE = -EPSILON * abs(TABLES - NOISY).sum(axis=1) - lattice_laws.log_total(EPSILON, 3)
-
-
 def log_total(log_rate, factor):
-    log_weight = stats.poisson.logpmf(TABLES, np.exp(log_rate) * RATE).sum(axis=1) + NOISE
+    log_weight = stats.poisson.logpmf(TABLES, np.exp(log_rate) * RATE).sum(axis=1) + LOG_NOISE
     return stats.norm.logpdf(log_rate) + np.log((np.exp(log_weight) * factor).sum())
 
 
@@ -260,7 +253,7 @@ def log_total(log_rate, factor):
 @pytest.mark.parametrize("kind", ["float64", "float32"])
 def test_rates_of_the_outer_model(name, way, kind):
     """A table in an inner model, its rate and its dependents in the outer model."""
-    release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
+    release = released()
     with pm.Model(coords=release.coords) as model:
         log_rate = pm.Normal("log_rate")
         with pm.Model(name=name, coords=release.coords):
@@ -277,7 +270,7 @@ def test_rates_of_the_outer_model(name, way, kind):
 
 
 def test_a_dependent_of_several_cells_makes_the_table_a_variable_of_the_outer_model():
-    release = ppd.Release(NOISY, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=EPSILON))
+    release = released()
     with pm.Model(coords=release.coords) as model:
         with pm.Model(name="inner", coords=release.coords):
             x = ppd.PartiallyPrivate("x", pm.Poisson.dist(RATE), release)

@@ -4,6 +4,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from known_parameters import QUIET
 from scipy.integrate import quad
 from scipy.stats import gamma, kstest, nbinom, poisson
 
@@ -239,8 +240,7 @@ def test_where_nobody_lives_the_count_is_zero_and_other_cells_are_unaffected():
     assert not np.allclose(compile_count(full)(point)[0][1], found[1])  # a positive exposure there changes the result
 
     with model:
-        idata = pm.sample(50, tune=50, chains=1, random_seed=1, progressbar=False, quiet=True,
-                          compute_convergence_checks=False)  # fmt: skip
+        idata = pm.sample(50, tune=50, chains=1, random_seed=1, **QUIET)
     assert set(idata.posterior["count"].values[..., 1].ravel().tolist()) == {0}
     assert set(idata.posterior["count"].values.sum(axis=-1).ravel().tolist()) == {14}
     assert np.isfinite(draw_rates(idata, empty, exposure="persons", rng=1)).all()
@@ -262,34 +262,35 @@ def test_exposure_by_one_dimension_is_broadcast_over_the_other():
     np.testing.assert_array_equal(exposures(release, "persons"), [PERSONS, PERSONS])
 
 
-def test_refusals():
-    with pytest.raises(ModelError, match="'persons' at county=b is negative"):
-        rate_model(make(persons=(1, -1, 5)), exposure="persons")
-    with pytest.raises(ModelError, match="it is 0 in every cell"):
-        rate_model(make(persons=(0, 0, 0)), exposure="persons")
-    with pytest.raises(ModelError, match="'before' at county=c is negative"):
-        rate_model(make(before=(1, 0, -5)), previous="before")
-    with pytest.raises(ModelError, match="'persons' contains text"):
-        rate_model(make(persons=("1", "2", "3")), exposure="persons")
+def ones(*dims):
+    table = xr.DataArray(np.ones((2,) * len(dims), dtype=int), dims=dims)
+    return ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1))
+
+
+ANSWERS = ppd.KNorm(ppd.invariants.total(), epsilon=1, query=np.array([[1, 1, 0], [0, 1, 1]]))
+EMPTY = xr.DataTree.from_dict({"posterior": xr.Dataset({"count": 0})})
+TAKEN = [("spread",), ("mean_rate",), ("intercept",), ("deviation",), ("a", "a_effect")]
+REFUSED = [
+    (lambda: rate_model(make(persons=(1, -1, 5)), exposure="persons"), "'persons' at county=b is negative"),
+    (lambda: rate_model(make(persons=(0, 0, 0)), exposure="persons"), "it is 0 in every cell"),
+    (lambda: rate_model(make(before=(1, 0, -5)), previous="before"), "'before' at county=c is negative"),
+    (lambda: rate_model(make(persons=("1", "2", "3")), exposure="persons"), "'persons' contains text"),
+    *((lambda name=name: rate_model(make(), name=name), "name must differ from the names in the model")
+      for name in ("spread", "mean_rate", "rate", "county", "persons", "")),
+    *((lambda dims=dims: rate_model(ones(*dims)), f"dimension '{dims[-1]}' has the name of a parameter")
+      for dims in TAKEN),
+    (lambda: rate_model(ones("count", "b")), "name must differ"),
+    (lambda: rate_model(ANSWERS.release(np.array([2, 3, 3]))), "quer"),
+    (lambda: draw_rates(EMPTY, make()), "no 'mean_rate'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_refusals(call, message):
+    with pytest.raises(ModelError, match=message):
+        call()
     with pytest.raises(LabelError, match="'people'"):
         rate_model(make(), exposure="people")
-    for name in ("spread", "mean_rate", "rate", "county", "persons", ""):
-        with pytest.raises(ModelError, match="name must differ from the names in the model"):
-            rate_model(make(), name=name)
-    for dims in [("spread",), ("mean_rate",), ("intercept",), ("deviation",), ("a", "a_effect")]:
-        table = xr.DataArray(np.ones((2,) * len(dims), dtype=int), dims=dims)
-        with pytest.raises(ModelError, match=f"dimension '{dims[-1]}' has the name of a parameter"):
-            rate_model(ppd.Release(table, ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon=1)))
-    with pytest.raises(ModelError, match="name must differ"):
-        rate_model(
-            ppd.Release(table.rename(a="count", a_effect="b"), ppd.GeneralizedLaplace(ppd.invariants.total(), 1))
-        )
-    answers = ppd.KNorm(ppd.invariants.total(), epsilon=1, query=np.array([[1, 1, 0], [0, 1, 1]]))
-    with pytest.raises(ModelError, match="quer"):
-        rate_model(answers.release(np.array([2, 3, 3])))
-    empty = xr.DataTree.from_dict({"posterior": xr.Dataset({"count": 0})})
-    with pytest.raises(ModelError, match="no 'mean_rate'"):
-        draw_rates(empty, make())
 
 
 @pytest.mark.deep
@@ -303,8 +304,7 @@ def test_intervals_cover_and_have_less_error_than_noisy_counts():
     mechanism = ppd.GeneralizedLaplace(public, epsilon="1/5")
     release = ppd.Release(mechanism.simulate(table, draws=1, rng=1).isel(draw=0), mechanism)
     with rate_model(release, exposure="persons"):
-        idata = pm.sample(400, tune=300, chains=1, random_seed=1, progressbar=False, quiet=True,
-                          compute_convergence_checks=False)  # fmt: skip
+        idata = pm.sample(400, tune=300, chains=1, random_seed=1, **QUIET)
         draws = ppd.sample_confidential(idata).values.reshape(-1, 240)
     low, high = np.quantile(draws, [0.05, 0.95], axis=0)
     assert 0.85 < np.mean((low <= count) & (count <= high)) < 0.97

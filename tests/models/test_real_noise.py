@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 from enumeration import contrast, total_variation
 from grids import box
+from known_parameters import QUIET
 from scipy import special, stats
 
 import ppdinf as ppd
@@ -15,7 +16,6 @@ from ppdinf.errors import InvariantError, ModelError
 from ppdinf.invariants import Public, cells, groups, margin, total
 from ppdinf.lattice.null_space import null_space
 
-QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 DRAWS = 6_000
 FAR = 6  # z of a mean log ratio: a false-alarm probability of 2e-9 for independent draws
 THREE = xr.DataArray([2, 0, 3], dims="county")

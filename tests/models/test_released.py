@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from chi_square import p_value, p_value_of_tables
 from grids import box
-from known_parameters import gibbs_draws
+from known_parameters import QUIET, gibbs_draws
 from pymc.sampling.mcmc import assign_step_methods
 from scipy import stats
 from scipy.special import gammaln, logsumexp
@@ -128,9 +128,7 @@ def test_observe_and_do():
 
 def test_pymc_alone_samples_and_starts_where_the_sums_hold():
     with generative():
-        idata = pm.sample(
-            50, tune=0, chains=2, cores=1, random_seed=1, progressbar=False, compute_convergence_checks=False
-        )
+        idata = pm.sample(50, tune=0, chains=2, cores=1, random_seed=1, **QUIET)
     assert set(idata.posterior["x"].sum("area").values.ravel().tolist()) == {7}
     assert len(np.unique(idata.posterior["x"].values.reshape(-1, 3), axis=0)) > 10
 

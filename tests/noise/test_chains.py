@@ -33,6 +33,7 @@ from ppdinf.noise.mcmc.lattice_gibbs_noise import (
     work_space,
 )
 from ppdinf.noise.mcmc.lattice_metropolis import jump, jumps, metropolis
+from ppdinf.noise.mcmc.tv_bound import tv_bound
 
 NONE = np.empty((0, 0), dtype=np.int64)
 FOUR_BY_FOUR = margin_matrix((4, 4), [(0,), (1,)])
@@ -399,22 +400,18 @@ REFUSED = [
     (lambda: gibbs_moves(TOTAL, Staircase(1)), PrivacyError, "do not support staircase"),
     (lambda: DiscreteGaussian(0), PrivacyError, "sigma must be positive"),
     (lambda: IndependenceMetropolis(TOTAL, UNIT, 1, free=[0]), InvariantError, "do not determine the other cells"),
-    (
-        lambda: IndependenceMetropolis([[1, 1, 0]], UNIT, 1, free=[0, 1]),
-        InvariantError,
-        "do not determine the other cells",
-    ),
+    (lambda: IndependenceMetropolis([[1, 1, 0]], UNIT, 1, free=[0, 1]), InvariantError,
+     "do not determine the other cells"),
     (lambda: IndependenceMetropolis(TOTAL, UNIT, 1, free=[0, 7]), InvariantError, "found 7"),
-    (
-        lambda: IndependenceMetropolis(TOTAL, UNIT, 1, B=[[1, 0, 0]], limits=[1]),
-        InvariantError,
-        r"limits\[0\] is positive",
-    ),
+    (lambda: IndependenceMetropolis(TOTAL, UNIT, 1, B=[[1, 0, 0]], limits=[1]), InvariantError,
+     r"limits\[0\] is positive"),
     (lambda: IndependenceMetropolis(TOTAL, UNIT, 1, B=[[1, 0, 0]], limits=[0, 0]), InvariantError, "2 limits"),
     (lambda: IndependenceMetropolis(TOTAL, UNIT, 0), PrivacyError, "rate must be positive"),
     (lambda: IndependenceMetropolis(TOTAL, UNIT, 1).draw(3, thin=0, rng=1), PrivacyError, "thin and chains must be"),
     (lambda: LatticeMetropolis(TOTAL, UNIT, a=1.0), PrivacyError, "0 < a < 1"),
-]
+    (lambda: tv_bound(lambda lag, limit, rng: 1, pairs=0, rng=1), PrivacyError, "pairs must be at least 1"),
+    (lambda: tv_bound(lambda lag, limit, rng: 1, lag=10, limit=10, rng=1), PrivacyError, "below limit = 10"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("call", "error", "message"), REFUSED)

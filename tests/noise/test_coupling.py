@@ -8,7 +8,6 @@ import pytest
 from grids import box
 from lattice_laws import KINDS, SYSTEMS, enumerate_law, exact_draws, p_value
 
-from ppdinf.errors import PrivacyError
 from ppdinf.lattice import kernel, margin_matrix
 from ppdinf.laws import DoubleGeometric
 from ppdinf.laws.additive_law import double_geometric
@@ -262,13 +261,6 @@ def test_default_lag_and_threads():
     assert t is not None
     assert one.upper(t) <= 0.03
     assert one.delta("1/4", 2, t) == pytest.approx((1 + math.exp(0.5)) * float(one.upper(t)))
-
-
-def test_invalid_input_raises():
-    with pytest.raises(PrivacyError, match="pairs must be at least 1"):
-        tv_bound(lambda lag, limit, rng: 1, pairs=0, rng=1)
-    with pytest.raises(PrivacyError, match="below limit = 10"):
-        tv_bound(lambda lag, limit, rng: 1, lag=10, limit=10, rng=1)
 
 
 @pytest.mark.deep

@@ -118,10 +118,7 @@ def test_acceptance_decreases_with_rows():
 
 
 def test_rounding_is_bounded():
-    """The quadratic form of the proposal is below the true form for all scales: rational arithmetic, all minors.
-
-    The proposal is recorded at its use: the centers for unit vectors of the integers drawn before.
-    """
+    """The proposal, recorded at its use, is below the true form for all scales: rational arithmetic, all minors."""
     rng, checked = np.random.default_rng(0), 0
     for _ in range(12):
         r, c = rng.integers(3, 5), 3

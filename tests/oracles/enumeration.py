@@ -17,10 +17,7 @@ def fiber_points(A, values, high):
 
 
 def posterior(points, y, epsilon, rates, prior):
-    """Joint posterior of (table, rate multiplier) when cells are Poisson(rate * multiplier), l1 noise.
-
-    Returns p[table, multiplier], with the unconditional Poisson mass as data model.
-    """
+    """Posterior p[table, multiplier] of Poisson(rate * multiplier) cells under l1 noise, with unconditional masses."""
     log_data = np.stack([stats.poisson.logpmf(points, rates * m).sum(axis=1) for m, _ in prior], axis=1)
     log_noise = -epsilon * np.abs(points - y).sum(axis=1)
     log_joint = log_data + log_noise[:, None] + np.log([p for _, p in prior])
@@ -108,3 +105,26 @@ def pieces(points, moves):
 
 def distinct(drawn):
     return np.unique(drawn.toarray().T, axis=0)
+
+
+def laws_of_one_person(tables, shares):
+    """Return the laws of a table whose first person is in each cell, and the others by their shares."""
+    laws = []
+    for cell in np.eye(len(shares), dtype=int):
+        rest = tables - cell
+        mass = stats.multinomial.pmf(np.maximum(rest, 0), tables[0].sum() - 1, shares)
+        laws.append(np.where((rest >= 0).all(axis=1), mass, 0.0))
+    return laws
+
+
+def changes(sums, records, *, same_number=False):
+    """All z that keep the sums, add at most `records` records, and remove at most as many."""
+    z = np.array(list(itertools.product(range(-records, records + 1), repeat=np.shape(sums)[1])))
+    fits = (np.maximum(z, 0).sum(axis=1) <= records) & (np.maximum(-z, 0).sum(axis=1) <= records) & z.any(axis=1)
+    return z[fits & ~(z @ np.transpose(sums)).any(axis=1) & ~(same_number & (z.sum(axis=1) != 0))]
+
+
+def normal_delta(apart, epsilon):
+    """Delta of two normal laws whose means differ by `apart` standard deviations."""
+    near, far = stats.norm.cdf([apart / 2 - epsilon / apart, -apart / 2 - epsilon / apart])
+    return near - math.exp(epsilon) * far

@@ -1,7 +1,7 @@
 """Cells of natural families under noise, their weights by row, and sums of them by plain convolution."""
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import gammaln, logsumexp
 
 from ppdinf.fiber.sums_given_totals import totals
 
@@ -65,3 +65,26 @@ def convolved(laws):
     for law in laws:
         out = np.convolve(out, law)
     return out
+
+
+def by_convolution(problem, cells):
+    """Exact log coefficient of one group's total, and exact means of some of its cells."""
+    logw, _, eta, lo, _, total = problem
+    k, at = np.arange(logw.shape[1]), total[0] - lo.sum()
+    log_z = logsumexp(logw + eta[:, None] * k, axis=1)
+    laws, means = np.exp(logw + eta[:, None] * k - log_z[:, None]), []
+    for i in cells:
+        others = np.pad(convolved(np.delete(laws, i, axis=0)), (0, k.size))
+        weight = laws[i] * np.where(at >= k, others[np.maximum(at - k, 0)], 0)
+        means.append(lo[i] + weight @ k / weight.sum())
+    return log_z.sum() + np.log(convolved(laws)[at]) + eta @ lo, means
+
+
+def of_several_groups(sizes):
+    """Five groups of cells and a free cell; the total of the fourth group is extreme."""
+    logw, row, eta, lo, _, _ = block(poisson, l1, 0.5, sum(sizes), 1.0, 9)
+    blocks = np.repeat([0, 1, 2, 3, 4, -1], sizes)
+    counts = np.rint(np.exp(eta)).astype(np.int64)
+    total = np.bincount(blocks[blocks >= 0], weights=counts[blocks >= 0]).astype(np.int64)
+    total[3] += 400
+    return logw, row, eta, lo, blocks, total

@@ -1,10 +1,15 @@
 """Posteriors and draws of a table with all other variables fixed."""
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 from pymc.sampling.mcmc import assign_step_methods
+from scipy import stats
 
+import ppdinf as ppd
 from ppdinf.samplers.lattice_gibbs import LatticeGibbs
+
+QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": False}
 
 
 def known(draws, **values):
@@ -26,3 +31,15 @@ def gibbs_draws(model, draws, *, every=2, **options):
         point, _ = step.step(point)
         found.append(point["x"])
     return np.array(found[every - 1 :: every]).reshape(draws, -1)
+
+
+def gaps_by_rate(seen, sizes, log_mass, log_rates=(0.0, 0.7)):
+    """Differences between densities of a rate in a model and by a formula of the means; equal if it is right."""
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 2)
+        ppd.PartiallyPrivate("n", pm.Poisson.dist(rate * sizes), release=seen)
+    logp, gaps = model.compile_logp(), []
+    for at in log_rates:
+        prior = stats.gamma.logpdf(np.exp(at), 2, scale=1 / 2) + at
+        gaps.append(float(logp({"rate_log__": at})) - log_mass(np.exp(at) * sizes) - prior)
+    return gaps

@@ -1,8 +1,4 @@
-"""Small tables with noisy sums or suppressed cells, and all tables that agree, without the package.
-
-Nothing here comes from the package but the statements that it is given: laws are written out as sums, and tables are
-listed cell by cell.
-"""
+"""Small tables with noisy sums or suppressed cells, and all tables that agree, listed without the package."""
 
 import math
 
@@ -215,15 +211,7 @@ def listed(shape, rows, columns, supports, most=300_000):
 
 
 def largest_z(draws, tables, law=None):
-    """Largest standard score of the means of cells and of their squares; infinite for a table that is not listed.
-
-    Parameters
-    ----------
-    draws : array of int, shape (chains, n, d)
-    tables : array of int, shape (m, d)
-    law : array of float, shape (m,), optional
-        Probabilities of the tables; equal ones by default.
-    """
+    """Largest score of means of cells and of squares of draws, shape (chains, n, d); infinite for tables not listed."""
     known = set(map(tuple, tables.tolist()))
     if not set(map(tuple, draws.reshape(-1, tables.shape[1]).tolist())) <= known:
         return np.inf

@@ -1,7 +1,4 @@
-"""Random small tables with sums published under one kind of law, and their weights by listing every table.
-
-The weights are written out as probabilities of published values. Laws of the package are only statements.
-"""
+"""Random small tables with sums under one kind of law, and weights by listing tables; laws are only statements."""
 
 import math
 from dataclasses import dataclass

@@ -240,22 +240,14 @@ def test_chains_that_disagree_are_reported(idata):
     assert "do not agree" in texts(plot_chains(idata, ["spread"]))
 
 
-@pytest.mark.parametrize(("chains", "draws"), [(1, 1), (1, 3), (1, 200), (2, 1), (2, 3)])
+@pytest.mark.parametrize(("chains", "draws"), [(1, 1), (1, 3), (1, 200), (2, 1), (2, 3), (2, 4)])
 def test_chains_that_cannot_be_compared_have_traces_and_a_sentence(idata, chains, draws):
-    """As they are after an interruption."""
-    few = xr.DataTree.from_dict(
-        {"posterior": idata.posterior.to_dataset().isel(chain=slice(chains), draw=slice(draws))}
-    )
-    figure = plot_chains(few, ["spread"])
-    assert [len(axes.lines) for axes in figure.axes] == [chains]
-    assert ("One chain" if chains == 1 else "Fewer than 4 draws") in figure.get_suptitle()
-
-
-def test_four_draws_of_two_chains_are_compared(idata):
-    few = xr.DataTree.from_dict({"posterior": idata.posterior.to_dataset().isel(chain=slice(2), draw=slice(4))})
-    figure = plot_chains(few, ["spread"])
-    assert len(figure.axes) == 2
-    assert "R-hat" in figure.get_suptitle()
+    """As they are after an interruption; four draws of two chains are compared."""
+    few = idata.posterior.to_dataset().isel(chain=slice(chains), draw=slice(draws))
+    figure, compared = plot_chains(xr.DataTree.from_dict({"posterior": few}), ["spread"]), draws == 4
+    assert [len(axes.lines) for axes in figure.axes][: 2 - compared] == [chains]
+    assert len(figure.axes) == 1 + compared
+    assert ("One chain" if chains == 1 else "R-hat" if compared else "Fewer than 4 draws") in figure.get_suptitle()
 
 
 def table_draws(shape, *, rate=40.0):

@@ -63,11 +63,6 @@ def test_real_gaussians_count_with_the_rho_of_their_width(kind, epsilon, delta):
         assert found.rho >= Fraction(1) / Fraction(sigma) ** 2
 
 
-def test_a_chain_or_a_delta_of_other_noise_has_no_rho():
-    with pytest.raises(PrivacyError, match="no zCDP form"):
-        to_zcdp(Guarantee("approximate", Fraction(1), Fraction(1, 10), neighbours="one record"))
-
-
 CELLS = list(product(("north", "south"), (0, 1)))
 DATA = [np.array(data) for data in product(range(4), repeat=2)]  # which cell each of two persons is in
 # all counts are from 0 to 2: losses of both norms are largest at an output on the line through two tables

@@ -196,6 +196,7 @@ def test_plain_data():
 )
 def test_every_variant_has_a_description(promise, loss, words):
     assert promise.loss(1 if promise.variant == "pufferfish" else 3) == loss
+    assert promise.loss() == promise.loss(1)
     assert words in promise.describe()
     assert len(promise.describe().split("\n\n")) == 2
     json.dumps(promise.to_dict())
@@ -232,10 +233,7 @@ def test_distances_are_not_mentioned_without_another_table():
 
 
 def test_the_stated_factor_is_exceeded_with_the_stated_probability():
-    """Loss of Gaussian noise: N(rho, 2 rho).
-
-    The epsilon of (epsilon, delta) is exceeded with a probability above delta.
-    """
+    """Losses N(rho, 2 rho) of Gaussian noise exceed the epsilon of (epsilon, delta) with more than delta."""
     loss = stats.norm(0.5, 1)
     said = ReleaseGuarantee("zcdp", rho=Fraction(1, 2), metric="l2", nearest=1, fixed=0, cells=2, sampler="exact")
     epsilon = float(re.search(r"the factor exceeds exp\(([0-9.]+)\)", said.describe()).group(1))
@@ -247,14 +245,6 @@ def test_a_total_of_zero_leaves_nothing_to_protect():
         found = guarantee(total() & nonnegative(), table=0 * TABLE)
     assert found.nearest is None
     assert "Protected: nothing." in found.describe()
-
-
-def test_statements_about_models_have_no_distance():
-    promise = Guarantee("pufferfish", Fraction(1), neighbours="whether one person is a case")
-    assert promise.loss() == promise.loss(1) == 1
-    for distance in (0, 2, Fraction(1, 2)):
-        with pytest.raises(PrivacyError, match="no loss at a distance"):
-            promise.loss(distance)
 
 
 SQUARE = ppd.as_table([[30, 4], [12, 5]], dims=("state", "sex"))

@@ -3,6 +3,7 @@
 import math
 import time
 import tracemalloc
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,13 +14,14 @@ import ppdinf as ppd
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import at_least, margin, nonnegative, total, unit
 from ppdinf.lattice import structure
-from ppdinf.mechanisms import DoubleGeometric, Staircase
+from ppdinf.laws import DoubleGeometric, L2Laplace, Staircase
 from ppdinf.privacy import (
     Guarantee,
     KAnonymity,
     Ledger,
     TCloseness,
     compose,
+    compose_parallel,
     condition_output,
     conditioning_cost,
     delta_z,
@@ -30,15 +32,21 @@ from ppdinf.privacy import (
     secret_pair,
     sensitivity,
     sensitivity_polytope,
+    to_approximate,
+    to_zcdp,
     wasserstein_infinity,
+    zcdp_epsilon,
 )
-from ppdinf.privacy.lattice_gaussian import lattice_delta, theorem14_sigma
+from ppdinf.privacy.lattice_gaussian import lattice_delta, tail_bound, theorem14_sigma
 from ppdinf.privacy.sensitivity import enclosing_ellipsoid
 from ppdinf.privacy.zcdp import as_delta
 
 HALF, ONE = Fraction(1, 2), Fraction(1)
 PURE = Guarantee("pure", Fraction(2, 5), neighbours="one person more in the count")
 SUBSPACE = Guarantee("integer-subspace", ONE, metric="l1")
+WIDE = replace(SUBSPACE, delta=Fraction(1, 10))
+RECORD = Guarantee("approximate", ONE, Fraction(1, 100), neighbours="one record added or removed")
+SECRET = Guarantee("pufferfish", ONE, neighbours="whether one person is a case", unprotected=("the total",))
 
 
 def guarantee(**arguments):
@@ -51,9 +59,8 @@ def widths(**arguments):
 
 def distances(distance):
     """Both functions of a distance."""
-    wide = Guarantee("integer-subspace", ONE, Fraction(1, 10), metric="l1")
     return [(lambda ask=ask: ask(distance), "a distance must be a finite non-negative number")
-            for ask in (wide.loss, wide.delta_at)]  # fmt: skip
+            for ask in (WIDE.loss, WIDE.delta_at)]  # fmt: skip
 
 
 REFUSED = [
@@ -66,6 +73,7 @@ REFUSED = [
     (guarantee(epsilon=None), "must have rho"),
     (guarantee(variant="zcdp"), "must have rho"),
     (guarantee(delta=ONE), "delta must be"),
+    *((lambda distance=distance: SECRET.loss(distance), "no loss at a distance") for distance in (0, 2, HALF)),
     *(row for distance in (-3, math.nan, math.inf, True, "2") for row in distances(distance)),
     # composition
     (lambda: compose(), "at least one guarantee"),
@@ -74,6 +82,25 @@ REFUSED = [
     (lambda: compose(SUBSPACE, Guarantee("zcdp", rho=ONE, metric="l2")), "do not add up"),
     (lambda: compose(*(Guarantee("pure", ONE, neighbours=f"one {unit}") for unit in ("record", "household"))),
      "different kinds of neighbours"),
+    (lambda: compose(SUBSPACE, replace(SUBSPACE, unit="household", contributions=3)),
+     "one household with at most 3 records; one person with at most 1"),
+    (lambda: compose(SECRET, SECRET), "independent=True"),
+    (lambda: compose(SECRET, replace(SECRET, unprotected=("the total", "the margin of sex")), independent=True),
+     "all public information"),
+    *((lambda within=within: compose_parallel(SECRET, SECRET, disjoint=True, within=within),
+       "one sensitivity for all data") for within in (True, False)),
+    (lambda: compose_parallel(SUBSPACE, SUBSPACE, disjoint=True, within=True), "unit of distance"),
+    (lambda: compose_parallel(RECORD, RECORD, disjoint=False, within=True), "overlapping"),
+    (lambda: compose_parallel(RECORD, RECORD, disjoint=True),
+     "replaced by a record of another part, which changes both"),
+    (lambda: compose_parallel(*[replace(RECORD, delta=HALF)] * 2, disjoint=True, within=False),
+     "sum of the deltas must be below 1"),
+    *((lambda given=given: to_zcdp(given), "no zCDP form") for given in (WIDE, SECRET, RECORD)),
+    (lambda: to_approximate(WIDE, "1/20"), "delta must be at least"),
+    (lambda: to_approximate(SECRET, "1e-6"), "does not cover single tables"),
+    (lambda: zcdp_epsilon(10**8, 1e-6), "between 1e-12 and 1e6"),
+    (lambda: Ledger(), "must have either epsilon or rho"),
+    (lambda: Ledger(epsilon=1, rho=1), "must have either epsilon or rho"),
     *((lambda entered=entered: Ledger(epsilon=1).add(entered), "enters releases")
       for entered in (np.eye(2), "release.ppd", None)),
     # deltas of zCDP, and normal noise
@@ -92,6 +119,9 @@ REFUSED = [
     (lambda: theorem14_sigma(structure([[1, 1]]), 0.1, 0.2), "Theorem 14 needs"),
     (lambda: lattice_delta(structure([[1, 1, 1]]), np.array([0, 0, 0]), 1.0, 1.0), "same public sums"),
     (lambda: lattice_delta(structure([[1, 1, 1]]), np.array([1, 0, 0]), 1.0, 1.0), "same public sums"),
+    *((lambda law=law, distance=distance: tail_bound([[1, 1]], law, distance),
+       "requires L2Laplace or DiscreteGaussian noise and a positive distance")
+      for law, distance in ((DoubleGeometric(1), 3), (L2Laplace(1), 0), (L2Laplace(1), math.inf))),
     # sensitivities
     (lambda: sensitivity([1, 2], p=1), "shape"),
     (lambda: sensitivity(np.zeros((0, 3)), p=1), "shape"),

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from integer_programmes import distance_by_programme
 from scipy import sparse, stats
-from scipy.optimize import linprog
 
 from ppdinf.privacy import wasserstein_infinity
 from ppdinf.privacy.sensitivity import enclosing_ellipsoid, sensitivity, sensitivity_polytope
@@ -142,20 +142,6 @@ def at_the_levels_of_one(p, q):
     return max(abs(quantile(p, u) - quantile(q, u)) for u in levels)
 
 
-def by_linear_program(p, q, distance):
-    """Smallest distance within which a linear program can move all mass."""
-    x, y = list(p), list(q)
-    for limit in sorted({distance(a, b) for a in x for b in y}):
-        pairs = [(i, j) for i, a in enumerate(x) for j, b in enumerate(y) if distance(a, b) <= limit]
-        A = np.zeros((len(x) + len(y), len(pairs)))
-        for k, (i, j) in enumerate(pairs):
-            A[i, k] = A[len(x) + j, k] = 1
-        b = [float(v) for v in (*p.values(), *q.values())]
-        if pairs and linprog(np.zeros(len(pairs)), A_eq=A, b_eq=b, method="highs").status == 0:
-            return limit
-    raise AssertionError
-
-
 def test_on_the_line_against_quantiles():
     """Random laws; the levels of one law alone give a wrong answer for many, but never exceed it."""
     rng, missed = np.random.default_rng(1), 0
@@ -193,7 +179,7 @@ def test_in_the_plane_against_linear_programs(norm):
     by_norms = set()
     for _ in range(40):
         p, q = random_law(rng, 2), random_law(rng, 2)
-        expected = by_linear_program(p, q, lambda a, b: np.linalg.norm(np.subtract(a, b), order))
+        expected = distance_by_programme(p, q, order)
         found = wasserstein_infinity(p, q, norm=norm)
         assert found == pytest.approx(expected, abs=1e-12)
         by_norms.add(found == wasserstein_infinity(p, q, norm="l1"))

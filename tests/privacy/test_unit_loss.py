@@ -9,8 +9,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from enumeration import changes, normal_delta
 from scipy.optimize import linprog
-from scipy.stats import norm
 
 import ppdinf as ppd
 from ppdinf.counts import truncated_geometric
@@ -154,13 +154,6 @@ RELEASES += [("total", "columns"), ("weighted",), ("weighted", "columns")]
 TABLE = np.array([[9, 4], [5, 8]])
 
 
-def changes(sums, records, *, same_number):
-    """All z that keep the sums, add at most `records` records, and remove at most as many."""
-    z = np.array(list(product(range(-records, records + 1), repeat=np.shape(sums)[1])))
-    fits = (np.maximum(z, 0).sum(axis=1) <= records) & (np.maximum(-z, 0).sum(axis=1) <= records) & z.any(axis=1)
-    return z[fits & ~(z @ np.transpose(sums)).any(axis=1) & ~(same_number & (z.sum(axis=1) != 0))]
-
-
 def alone_and_together(sums, *, same_number, size=None):
     """Changes of one person, or the nearest ones if there are none, and those of one person more."""
     least = next((r for r in range(1, 5) if len(changes(sums, r, same_number=same_number))), None)
@@ -186,11 +179,6 @@ def k_norm(sums, z, neighbours):
     moves = one if neighbours == "added" else np.array([a - b for a in one for b in one if (a != b).any()])
     body = away @ np.vstack([moves, -moves]).T
     return linprog(np.ones(body.shape[1]), A_eq=body, b_eq=away @ z, bounds=(0, None)).fun
-
-
-def normal_delta(apart, epsilon):
-    """Delta of two normal laws whose means differ by `apart` standard deviations."""
-    return norm.cdf(apart / 2 - epsilon / apart) - math.exp(epsilon) * norm.cdf(-apart / 2 - epsilon / apart)
 
 
 def lattice_delta(sums, sigma, h, epsilon):

@@ -535,7 +535,7 @@ def test_a_file_is_not_overwritten_by_default(tmp_path):
     path = small(tmp_path)
     before = path.read_bytes()
     other = ppd.GeneralizedLaplace(total(), epsilon=1).release([9, 9, 9])
-    with pytest.raises(ReleaseFileError, match=r"small\.ppd exists.*overwrite=True"):
+    with pytest.raises(ReleaseFileError, match=r"small\.ppd exists.*no release can be drawn again.*overwrite=True"):
         other.save(path)
     assert path.read_bytes() == before
     other.save(path, overwrite=True)

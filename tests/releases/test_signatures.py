@@ -317,19 +317,11 @@ def unnoticed(kind, folder, places=None):
     return found
 
 
-KINDS = pytest.mark.parametrize("kind", [release, measurements, index, session, signed_files, signature])
-
-
 @pytest.mark.quick_cases(3)
-@KINDS
-def test_damage_is_noticed(kind, tmp_path):
-    assert unnoticed(kind, tmp_path, 25) == 0
-
-
-@pytest.mark.deep
-@KINDS
-def test_damage_at_every_byte_is_noticed(kind, tmp_path):
-    assert unnoticed(kind, tmp_path) == 0
+@pytest.mark.parametrize("places", [25, pytest.param(None, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("kind", [release, measurements, index, session, signed_files, signature])
+def test_damage_is_noticed(kind, places, tmp_path):
+    assert unnoticed(kind, tmp_path, places) == 0
 
 
 def test_a_plain_table_hides_most_of_the_same_damage(tmp_path):

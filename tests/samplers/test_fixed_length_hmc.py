@@ -78,10 +78,7 @@ def test_energy_errors_are_a_sixth_of_those_of_leapfrog_steps(monkeypatch):
 
 
 def largest_deviation(shape, draws=4000):
-    """Return standard scores of means and variances of logarithms of gamma variables.
-
-    Trajectories take a single step of length 2 pi, after which energies differ.
-    """
+    """Standard scores of means and variances of logarithms of gamma variables; steps of length 2 pi change energies."""
     with pm.Model():
         x = pm.Flat("x", shape=3)
         pm.Potential("density", (shape * x - pt.exp(x)).sum())

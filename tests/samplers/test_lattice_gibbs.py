@@ -127,9 +127,7 @@ def test_where_everything_is_public_the_table_is_constant():
     with pm.Model(coords=release.coords):
         rate = pm.Gamma("rate", 2, 1)
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release, marginalize=False)
-        idata = pm.sample(
-            20, tune=20, chains=1, random_seed=1, progressbar=False, quiet=True, compute_convergence_checks=False
-        )
+        idata = pm.sample(20, tune=20, chains=1, **QUIET)
     assert (idata.posterior["x"].values == [3, 1, 2]).all()
 
 

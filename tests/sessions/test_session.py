@@ -235,10 +235,7 @@ def filled(file, releases=3):
 
 @pytest.mark.quick_cases(0)
 def test_truncated_last_lines_are_recognized(file):
-    """Truncated within an intent: nothing was drawn for it.
-
-    Truncated within an outcome, or without the line feed: spent.
-    """
+    """Truncated within an intent: nothing was drawn; within an outcome, or without the line feed: spent."""
     data = filled(file)
     whole = [k + 1 for k, byte in enumerate(data) if byte == 10]
     header = whole[0]
