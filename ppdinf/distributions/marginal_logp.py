@@ -94,7 +94,9 @@ def _cut(
     """Approximate rows of free cells and of large blocks by piecewise polynomials, rows of smaller blocks on grids."""
     size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
     few, every = (blocks >= 0) & (size <= totals.FEW), np.arange(len(table))
-    by_nodes = few & (size >= totals.MANY) & (table.shape[1] > totals.WIDEST)
+    # grids are a third faster than nodes, but computing them takes seconds for wide rows
+    many = totals.MANY if table.shape[1] > totals.WIDEST else 2 * totals.MANY
+    by_nodes = few & (size >= many) & (table.shape[1] > totals.WIDEST // 2)
     nodes = totals.NO_NODES
     if by_nodes.any():
         likely = np.full(len(table), np.nan)

@@ -42,9 +42,11 @@ class Page:
         """Append a heading, a paragraph, and the fields of a figure or a table."""
         self.parts.append({"heading": heading, "text": text} | fields)
 
-    def figure(self, figure: Figure, caption: str) -> None:
-        """Append a figure."""
-        self.add(image=base64_of(png(figure)), caption=caption)
+    def figure(self, figure: Figure, caption: str) -> bytes:
+        """Append a figure, and return it as PNG bytes."""
+        data = png(figure)
+        self.add(image=base64_of(data), caption=caption)
+        return data
 
     def table(
         self, table: pd.DataFrame, caption: str, *, labels: int = 1, marks: Collection[int] = (), wrapped: bool = False

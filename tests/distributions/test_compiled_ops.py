@@ -14,13 +14,19 @@ from known_parameters import known
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
+from pytensor.link.c.op import COp
 from pytensor.tensor.random.basic import HalfNormalRV, NormalRV
 from three_cells import posed
 
 import ppdinf as ppd
 import ppdinf.models
 from ppdinf._internal.kernel_op import CallbackOp
-from ppdinf._internal.pymc_compat import NodeRewriter, get_jaxified_graph, local_dimshuffle_subtensor
+from ppdinf._internal.pymc_compat import (
+    NodeRewriter,
+    compile_interpreted,
+    get_jaxified_graph,
+    local_dimshuffle_subtensor,
+)
 from ppdinf._internal.pymc_patches import PATCHES
 from ppdinf.distributions import ops
 from ppdinf.distributions.linked_tables import SumOfCounts
@@ -282,3 +288,13 @@ def test_nodes_of_equal_tables_are_planned_once(monkeypatch):
         assert len(planned) == plans
         assert value.eval({ETA: POINT[ETA]}) == pytest.approx(ratios(total)[0].eval({ETA: POINT[ETA]}), abs=1e-10)
         del value
+
+
+def test_interpreted_functions_need_no_c_compiler(monkeypatch):
+    """Also within softmax, whose inner function PyTensor 3.3 builds in C otherwise."""
+    x = pt.dmatrix()
+    outputs = [pt.special.softmax(x, axis=1), pt.logsumexp(x, axis=1)]
+    monkeypatch.setattr(COp, "make_c_thunk", lambda *args, **kwargs: pytest.fail("a C compiler was called"))
+    with pytensor.config.change_flags(cxx="g++"):  # not called by other tests, see conftest.py
+        shares, log_sum = compile_interpreted([x], outputs)(np.log([[1.0, 3.0]]))
+    np.testing.assert_allclose([*shares[0], *log_sum], [0.25, 0.75, np.log(4)])
