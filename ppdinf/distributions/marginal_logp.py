@@ -24,7 +24,8 @@ from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.fiber.sums_given_totals.value_and_gradient import pack
 
 MAX_PIECES = 2**18  # maximum number of pieces of log normalizers: 40 MB
-MAX_NODES = 2**15  # maximum number of pieces with Gauss nodes: 15 MB, one or two seconds
+MAX_NODES = 2**16  # maximum number of pieces with Gauss nodes: 57 MB, about four seconds
+CLOSE = 25  # distance of a likely count from the lower end, below which the end may have weight
 ON_GRIDS = 2**24  # maximum number of values on grids of frequencies: 130 MB
 
 # distinct rows of weights, their upper_envelope, and the row of each cell
@@ -94,9 +95,10 @@ def _cut(
     """Approximate rows of free cells and of large blocks by piecewise polynomials, rows of smaller blocks on grids."""
     size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
     few, every = (blocks >= 0) & (size <= totals.FEW), np.arange(len(table))
-    # grids are a third faster than nodes, but computing them takes seconds for wide rows
+    # grids are a third faster than nodes, but take seconds for wide rows, and do not serve counts near the lower end
+    close = np.isin(blocks, blocks[near - lower < CLOSE]) if near is not None else np.zeros(blocks.size, dtype=bool)
     many = totals.MANY if table.shape[1] > totals.WIDEST else 2 * totals.MANY
-    by_nodes = few & (size >= many) & (table.shape[1] > totals.WIDEST // 2)
+    by_nodes = few & (size >= many) & (close | (table.shape[1] > totals.WIDEST // 2))
     nodes = totals.NO_NODES
     if by_nodes.any():
         likely = np.full(len(table), np.nan)

@@ -253,10 +253,13 @@ def test_a_rule_for_few_integers_has_the_integers_as_nodes():
     assert weight.tolist() == [0.25, 0.5, 0.25] + 17 * [0.0]
 
 
-def test_impossible_counts_at_the_end_of_a_row_do_not_prevent_nodes():
-    logw, *rest = problem = block(poisson, l1, 0.5, 67, 3.5, 9)
-    wider = np.hstack([logw, np.full((len(logw), 90), -np.inf)]), *rest
-    value, means = by(by_nodes, wider, nodes_of(wider))
+@pytest.mark.parametrize("level", [1.0, 3.5])
+def test_rows_from_count_0_to_the_last_possible_count_have_nodes(level):
+    logw, row, eta, lo, blocks, total = problem = block(poisson, l1, 0.5, 67, level, 9)
+    wider = np.hstack([logw, np.full((67, 90), -np.inf)])
+    from_zero = np.array([np.roll(weights, min(first, 0)) for weights, first in zip(wider, lo, strict=True)])
+    clipped = from_zero, row, eta, np.maximum(lo, 0), blocks, total
+    value, means = by(by_nodes, clipped, nodes_of(clipped))
     exact, expected = evaluated(*problem)
     assert value == pytest.approx(exact[0], rel=1e-10)
     np.testing.assert_allclose(means, expected, rtol=1e-8)

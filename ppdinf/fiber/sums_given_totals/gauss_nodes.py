@@ -92,6 +92,7 @@ MARGIN = 1.0  # largest rate of Chernoff's inequality, in units of 1 / scale
 LEVELS = 14  # grid points of log normalizers on each side of a centre
 FAR = 0.2  # largest distance of means from their likely values, relative to the width of a row
 HALVINGS = 6  # accepted error of a piece
+LEAST = 1e-5  # smallest variance of a cell within the pieces
 ENOUGH = 1e-13  # accepted error of a piece at u = 0
 WIGGLE = 1e-9  # tolerance for increasing slopes of log weights
 # positions of the entries of a piece; LEVEL and GRID are reciprocals of the steps of log normalizers and frequencies
@@ -210,9 +211,9 @@ def node_pieces(logw: NDArray, wanted: NDArray, near: NDArray, most: int) -> Nod
     w = Weights(logw, upper_envelope(logw), np.arange(rows), np.zeros(rows))
     first, start, table = np.zeros(rows + 1, np.int64), np.empty(64), np.zeros((64, WIDTH))
     for r in range(rows):
-        middle = middle_of(w, r) if wanted[r] and pieces < most else np.nan
+        middle = middle_of(w, r, LEAST) if wanted[r] and pieces < most else np.nan
         if not np.isnan(middle):
-            eta, end, modes = end_of(w, r, middle, -1.0), end_of(w, r, middle, 1.0), _modes(logw[r])
+            eta, end, modes = end_of(w, r, middle, -1.0, LEAST), end_of(w, r, middle, 1.0), _modes(logw[r])
             while eta < end:
                 if pieces + 2 > start.size:
                     old, begun = table, start

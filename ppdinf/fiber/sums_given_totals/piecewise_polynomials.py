@@ -239,13 +239,13 @@ def _is_contained(w: Weights, row: int, eta: float) -> tuple[bool, bool]:
 
 
 @vectorised
-def _is_usable(w: Weights, row: int, eta: float) -> bool:
+def _is_usable(w: Weights, row: int, eta: float, smallest: float) -> bool:
     below, above = _is_contained(w, row, eta)
-    return below and above and law_of(w, row, eta)[3] > DEGENERATE
+    return (below or smallest > DEGENERATE) and above and law_of(w, row, eta)[3] > smallest
 
 
 @vectorised
-def middle_of(w: Weights, row: int) -> float:
+def middle_of(w: Weights, row: int, smallest: float = DEGENERATE) -> float:
     """Return a natural parameter under which the row contains the cell; nan if none exists or the cell is constant."""
     low, high, first, last = -FAR, FAR, 0, w.logw.shape[1] - 1
     while first < last and w.logw[row, first] == -np.inf:
@@ -257,7 +257,7 @@ def middle_of(w: Weights, row: int) -> float:
         below, above = _is_contained(w, row, middle)
         if below and above:
             _, _, mean, var = law_of(w, row, middle)
-            if var > DEGENERATE:
+            if var > smallest:
                 return middle
             below = mean > 0.5 * (first + last)  # nearly all weight at an end of the possible counts
         elif below == above:
@@ -267,14 +267,15 @@ def middle_of(w: Weights, row: int) -> float:
 
 
 @vectorised
-def end_of(w: Weights, row: int, middle: float, side: float) -> float:
-    """Return the distance from the middle up to which a row contains a varying cell, to a relative accuracy of 1/8."""
+def end_of(w: Weights, row: int, middle: float, side: float, smallest: float = DEGENERATE) -> float:
+    """Return the natural parameter up to which a row contains a varying cell, to a relative accuracy of 1/8."""
+    # with a larger smallest variance, the cell may have weight at the lower end, which is not truncated at count 0
     near, far = 0.0, 2.0**-10
-    while far < FAR and _is_usable(w, row, middle + side * far):
+    while far < FAR and _is_usable(w, row, middle + side * far, smallest):
         near, far = far, 2.0 * far
     for _ in range(3):
         between = 0.5 * (near + far)
-        if _is_usable(w, row, middle + side * between):
+        if _is_usable(w, row, middle + side * between, smallest):
             near = between
         else:
             far = between
