@@ -199,9 +199,7 @@ def _highest(table: NDArray, number: NDArray, sd: float) -> float:
             grid = table[number[i], GRID]
             g = int(u * grid)
             part = table[number[i], DECAY + min(g, STEPS)]
-            if (
-                g > STEPS and part > 0.0
-            ):  # the bound on higher frequencies is a multiple of 1 / sin(u / 2), unless it is 1
+            if g > STEPS and part > 0.0:  # a bound below 1 is a multiple of 1 / sin(u / 2) from there on
                 part += math.log(math.sin(0.5 * u) / math.sin(0.5 * STEPS / grid))
             fall += part
             most = max(most, part)
