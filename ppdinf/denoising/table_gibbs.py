@@ -29,6 +29,7 @@ from ppdinf.fiber.gibbs.joint_move import FREE, HELD, Block, Bounds, GaussianBlo
 from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, CellWeights, cell_weights, walk_by_slices, walk_tables
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, Mixtures, draw_scales, no_sums
 from ppdinf.fiber.gibbs.table_update import Directions, advance, directions, random_truncation
+from ppdinf.lattice.rows import Rows
 from ppdinf.lattice.supports import Support
 
 LENGTHS = (0.3, 1.0, 3.0)
@@ -218,14 +219,15 @@ class TableGibbs:
     def __init__(self, observed: ObservedMeasurements, windows: CountWindows) -> None:
         system, (d, width) = observed.system, windows.counts.shape
         coupling, possible = observed.coupling(windows.lower, width), np.isfinite(windows.log_noise)
-        support = TableSupport(possible, possible)
-        self.fiber = fiber_of(observed, windows.lower, windows.log_noise, support, coupling, np.ones(d, dtype=bool))
+        allowed = Rows.each(possible)
+        support, noise = TableSupport(allowed, allowed), Rows.each(windows.log_noise)
+        self.fiber = fiber_of(observed, windows.lower, noise, support, coupling, np.ones(d, dtype=bool))
         moves, diagram = self.fiber.moves, self.fiber.diagram
-        self.start = feasible_start(self.fiber, possible, observed).ravel()
+        self.start = feasible_start(self.fiber, allowed, observed).ravel()
         self.counts = windows.counts
         # rough posterior variances of cells, for the lengths of moves
-        noise = np.maximum(random_truncation(windows.lower, windows.log_noise).variances, 1e-3)
-        self.variances = 1 / (1 / noise + 1 / (self.start + 1.0))
+        variances = np.maximum(random_truncation(windows.lower, windows.log_noise).variances, 1e-3)
+        self.variances = 1 / (1 / variances + 1 / (self.start + 1.0))
         self.limits = np.maximum(system.cell_limits[0], 0), system.cell_limits[1]
         self.precision = observed.gaussian_cells()
         # slice sampling of wide windows, if lines have no holes and no other coupling
@@ -235,7 +237,7 @@ class TableGibbs:
             and self.fiber.histogram is None
             and diagram is None
             and not self.fiber.may_be_cut
-            and not Support(windows.lower, possible).holes.any()
+            and not Support(windows.lower, allowed).holes.any()
         )
         # tables without weights that change, which are drawn in batches under a fixed prior
         self.constant = not (self.wide or coupling or self.fiber.histogram or diagram or self.fiber.may_be_cut)

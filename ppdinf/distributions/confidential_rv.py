@@ -33,6 +33,7 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
+from ppdinf.lattice.rows import Rows, kinds
 
 
 def identical_cells(
@@ -49,7 +50,7 @@ def identical_cells(
             keys.append(np.broadcast_to(values, shape).ravel())
         elif not all(parameter.type.broadcastable):
             return None
-    _, first, kind = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
+    first, kind = kinds(keys)
     if first.size == kind.size:
         return None
     of_kinds = [
@@ -57,14 +58,14 @@ def identical_cells(
         for parameter, values in zip(parameters, known, strict=True)
     ]
     rng, size = dist.owner.inputs[0], pt.constant([first.size])
-    return op.make_node(rng, size, *of_kinds).default_output(), first, kind.ravel()
+    return op.make_node(rng, size, *of_kinds).default_output(), first, kind
 
 
 # nanoseconds for the density of a count and its share in sums, and for a cell evaluated at nodes
 OF_DENSITY, OF_SUM, OF_NODES = 85, 20, 4000
 
 # natural parameters, log normalizers, and log weights of counts without both
-type Natural = tuple[TensorVariable, TensorVariable, NDArray[np.float64]]
+type Natural = tuple[TensorVariable, TensorVariable, Rows[np.float64]]
 
 
 def window_logp(
@@ -176,18 +177,13 @@ class ConfidentialRV(SymbolicRandomVariable):
         values: Sequence[TensorVariable] = (),
     ) -> Natural | None:
         """Return weights with noise and dependents at values as ``exp(log_h + eta x - log_normaliser)``, or None."""
-        form = None if self.observed.likelihood.auxiliary is not None else self._natural(inputs)
-        for rv, value in zip(drawn, values, strict=True):
-            further = natural_dependent(rv, value, table, self.start.shape, self.counts)
-            if form is None or further is None:
-                return None
-            form = form[0] + further.eta, form[1] + further.log_normaliser, form[2] + further.log_h
+        form = None if self.observed.likelihood.auxiliary is not None else self._natural(inputs, table, drawn, values)
         if form is None:
             return form
         eta, log_normaliser, log_h = form
         if self.fiber.uninformed.any():
             eta, log_normaliser = (pt.switch(self.fiber.uninformed, 0.0, part) for part in form[:2])
-            log_h = np.where(self.fiber.uninformed[:, None], self.fiber.log_noise, log_h)
+            log_h = Rows.each(np.where(self.fiber.uninformed[:, None], self.fiber.log_noise, log_h.whole))
         if self.lines is not None:
             eta, log_normaliser, log_h = self.lines.natural(eta, log_normaliser, log_h)
         return self._if_unchanged(eta), log_normaliser, log_h
@@ -209,10 +205,23 @@ class ConfidentialRV(SymbolicRandomVariable):
         """Return weights whose evaluation raises an error if the data have changed."""
         return CheckAndRaise(ModelError, CHANGED)(weights, *self.unchanged) if self.unchanged else weights
 
-    def _natural(self, inputs: Sequence[Variable]) -> Natural | None:
+    def _natural(
+        self, inputs: Sequence[Variable], table: Variable | None = None, drawn: Sequence[TensorVariable] = (),
+        values: Sequence[TensorVariable] = (),
+    ) -> Natural | None:  # fmt: skip
         """Return the exponential-family form without the noise given an auxiliary variable."""
-        form = natural_form(self.base(inputs)[0], self.start.shape, self.counts)
-        return form and (form.eta.ravel(), form.log_normaliser.ravel(), form.log_h + self.fiber.log_noise)
+        shape, fiber = self.start.shape, self.fiber
+        found = [natural_form(self.base(inputs)[0], shape)]
+        found += [natural_dependent(rv, value, table, shape) for rv, value in zip(drawn, values, strict=True)]
+        forms = [form for form in found if form is not None]
+        if len(forms) < len(found):
+            return None
+        first, of = kinds([fiber.noise.of, *(column for form in forms for column in form.columns)])
+        counts = fiber.lower[first, None] + np.arange(fiber.width)
+        log_h = fiber.noise.values[fiber.noise.of[first]]
+        log_h = log_h + np.sum([form.of_cells(first, counts) for form in forms], axis=0)
+        eta = pt.add(*(form.eta.ravel() for form in forms), 0.0)
+        return eta, pt.add(*(form.log_normaliser.ravel() for form in forms), 0.0), Rows(log_h, of)
 
     def gamma_form(
         self, table: TensorVariable, dependents: Sequence[TensorVariable], values: Sequence[TensorVariable]
@@ -244,7 +253,7 @@ class ConfidentialRV(SymbolicRandomVariable):
             eta, log_normaliser, log_h = form
             ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 gives the count 0
             natural = pt.clip(eta, *ends)[:, None] * at - log_normaliser[:, None]
-            weights = self._at(log_h, "log_h", counts) + natural
+            weights = self._at(log_h.whole, "log_h", counts) + natural
         weights += self.log_given(inputs, at)
         if self.fiber.uninformed.any():  # weight 1 at the first count of the window, which represents all counts
             alone = pt.switch(pt.eq(at, self.fiber.lower[:, None]), 0.0, -np.inf)

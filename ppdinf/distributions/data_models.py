@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -303,6 +304,20 @@ def initial_support(
         return np.concatenate(allowed).reshape(counts.T.shape).T
 
     return support
+
+
+def support_columns(
+    base: TensorVariable, shape: tuple[int, ...], support: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+) -> list[Array] | None:
+    """Return numbers of each cell that determine the support at the initial point; None if none are known to do so."""
+    (cells, _), d = elementwise(base, shape), math.prod(shape)
+    if isinstance(cells.owner.op, UNBOUNDED):  # of counts above the first, all or none are impossible
+        return list(support(np.repeat([[0, 1, 2]], d, axis=0)).T)
+    n = constant(cells.owner.op.dist_params(cells.owner)[0]) if isinstance(cells.owner.op, BOUNDED_BY_FIRST) else None
+    if n is None:
+        return None
+    largest = np.broadcast_to(n, shape).ravel().astype(np.int64)
+    return [largest, *support(np.stack([np.zeros(d, dtype=np.int64), largest], axis=1)).T]
 
 
 def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:

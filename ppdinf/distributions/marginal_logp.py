@@ -22,6 +22,7 @@ from ppdinf.distributions.ops import SumsGivenTotals, shared_constants
 from ppdinf.errors import InvariantError, ModelError
 from ppdinf.fiber.sums_given_totals import totals
 from ppdinf.fiber.sums_given_totals.value_and_gradient import pack
+from ppdinf.lattice.rows import Rows
 
 MAX_PIECES = 2**18  # maximum number of pieces of log normalizers: 40 MB
 MAX_NODES = 2**16  # maximum number of pieces with Gauss nodes: 57 MB, about four seconds
@@ -129,7 +130,7 @@ def logp_table(logw: pt.TensorLike, *, lo: pt.TensorLike, total: pt.TensorLike, 
 
 def logp_natural(
     eta: pt.TensorLike,
-    logh: ArrayLike,
+    logh: ArrayLike | Rows[np.float64],
     *,
     lo: pt.TensorLike,
     total: pt.TensorLike,
@@ -137,10 +138,12 @@ def logp_natural(
     near: NDArray[np.int64] | None = None,
 ) -> TensorVariable:
     """Return the log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``."""
-    table = np.ascontiguousarray(logh, dtype=np.float64)
+    rows = logh if isinstance(logh, Rows) else Rows.each(np.ascontiguousarray(logh, dtype=np.float64))
+    table = rows.values
     if table.ndim != 2 or not (table < np.inf).all():
         raise ModelError(f"logh must be a (cells, width) table without nan or +inf; its shape is {table.shape}")
-    table, row = _distinct(table)  # cells with the same noisy count share a row
+    table, row = _distinct(table)
+    row = row[rows.of]
     return _logp(eta, row.size, (table, totals.upper_envelope(table), row), lo, total, block, True, near)
 
 

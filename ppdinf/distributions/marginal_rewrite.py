@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
     Apply,
@@ -47,6 +46,7 @@ from ppdinf.distributions.marginal_logp import logp_natural, logp_table
 from ppdinf.distributions.ops import logp_gamma, logp_nested_natural, logp_nested_table
 from ppdinf.distributions.random_variables import ReleasedRV, table_of
 from ppdinf.errors import ModelError
+from ppdinf.lattice.rows import Rows
 
 
 class Marginalized(MeasurableOp, Op):
@@ -188,10 +188,10 @@ def _of_weights(law: ConfidentialRV, weights: TensorVariable) -> TensorVariable:
     return logp_table(weights, lo=law.lower, total=total, block=block).sum()
 
 
-def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: NDArray[np.float64]) -> TensorVariable:
+def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: Rows[np.float64]) -> TensorVariable:
     """Return the log weight of all tables from weights of exponential-family form."""
     if law.nested is not None:
-        return logp_nested_natural(law.nested, eta, log_h)
+        return logp_nested_natural(law.nested, eta, log_h.whole)
     block, total = law.groups
     near = law.fiber.likely if law.lines is None else None
     return logp_natural(eta, log_h, lo=law.lower, total=total, block=block, near=near).sum()

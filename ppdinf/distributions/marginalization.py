@@ -50,6 +50,7 @@ from ppdinf.distributions.tables import (
 )
 from ppdinf.distributions.tied_cells import TiedCells
 from ppdinf.errors import DiagnosisWarning, ModelError
+from ppdinf.lattice.rows import Rows
 
 
 def why_not_marginalizable(observed: Observed) -> str:
@@ -197,7 +198,7 @@ def restart(
     by_cell = [*further, *(factor for factors in results if isinstance(factors, list) for factor in factors)]
     of_all = [density for density in results if not isinstance(density, list)]
     give_windows(table, read_cells(by_cell, of_all, law.start.size), model)
-    allowed = np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, by_cell)))
+    allowed = Rows.each(np.isfinite(at_initial_point(model, law.weights(table.owner.inputs, by_cell))))
     law.fiber = with_support(law.fiber, law.observed, allowed)
     law.start = feasible_start(law.fiber, allowed, law.observed)
 

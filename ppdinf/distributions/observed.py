@@ -68,6 +68,10 @@ class Observed(ABC):
         """Return log weights of counts of each cell, shape (d, n), by its own observations; 0 without observations."""
         return self.likelihood.log_counts(self.y, counts, *auxiliary)
 
+    def noise_columns(self) -> list[Array] | None:
+        """Return numbers of each cell that determine its noise weights; None if none are known to do so."""
+        return None
+
     @abstractmethod
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Return the range of counts of each cell that the noise leaves, plus one count if `low` and `high` permit."""
@@ -217,6 +221,11 @@ class ObservedRelease(Observed):
     def is_integer(self) -> bool:
         """True if the noise is integer-valued."""
         return self.published.mechanism.is_integer
+
+    def noise_columns(self) -> list[Array] | None:
+        """Return the release if its noise is added to each cell with one law."""
+        is_known = isinstance(self.likelihood.form, AdditiveLaw) and self.likelihood.auxiliary is None
+        return [self.y] if is_known and self.likelihood.query is None else None
 
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Return the range of counts within the noise radius of the released counts, or of the nearest allowed ones."""

@@ -37,13 +37,16 @@ from ppdinf.distributions.tables import (
     tables_of,
     windows_are_stale,
 )
-from ppdinf.distributions.windows import ENTRIES, PublishedCells, Windows, range_of_weight
+from ppdinf.distributions.windows import PublishedCells, Windows, joined, range_of_weight
 from ppdinf.errors import ModelError
+from ppdinf.lattice.rows import LISTED
 
 POINTS = 64  # counts of each cell at which its weight is evaluated
 EVALUATIONS = 2**18  # maximum number of counts of all cells
 STEPS = 60  # of the optimizer
 FITS = 4  # each with the windows of the one before
+LONG = 2**24  # number of cells, times evaluations, after which no fit begins: a minute
+FEWEST = 20  # evaluations of a fit
 DRAWS = 12  # of the normal approximation, and of the prior
 LARGE = 4  # standard deviations of the log density of draws of a normal distribution
 HALVINGS = 5
@@ -72,7 +75,7 @@ def plausible_windows(model: pm.Model) -> dict[TensorVariable, Windows]:
         return {}
     for _ in range(FITS):
         point, draws = posterior.fit(point)
-        if not posterior.extend(draws):
+        if not posterior.extend(draws) or posterior.evaluations > LONG // posterior.size:
             break
     extended = [t for t in posterior.tables if (t.lower < t.present.lower).any() or (t.upper > t.present.upper).any()]
     return {t.table.variable: t.windows for t in extended}
@@ -84,6 +87,7 @@ class CellWeights:
     def __init__(self, table: ConfidentialTable) -> None:
         self.table = table
         self.present = Windows.of(table.law.fiber)
+        self.kind = table.law.fiber.noise.of
         self.published = PublishedCells(table.law.observed, self.present.nonnegative)
         self.lower, self.upper = (end.astype(np.float64) for end in self.present[:2])
         self.center = self.lower, self.upper
@@ -116,8 +120,8 @@ class ApproximatePosterior:
     """Approximate joint density of the real variables of a model."""
 
     def __init__(self, model: pm.Model, tables: Sequence[CellWeights]) -> None:
-        self.tables, cells = tables, sum(part.lower.size for part in tables)
-        self._points = int(np.clip(EVALUATIONS // cells, 16, POINTS))
+        self.tables, self.evaluations, self.size = tables, 0, sum(part.lower.size for part in tables)
+        self._points = int(np.clip(EVALUATIONS // self.size, 16, POINTS))
         all_tables = tables_of(model)
         left = dict.fromkeys((*model.basic_RVs, *model.potentials))
         for table in all_tables:
@@ -163,6 +167,7 @@ class ApproximatePosterior:
 
     def __call__(self, point: Reals) -> tuple[float, Reals]:
         """Return the log density and its gradient."""
+        self.evaluations += 1
         with np.errstate(all="ignore"):
             try:
                 log_p, *parts = self._evaluate(*self._values(point), *self._on_grids)
@@ -196,7 +201,8 @@ class ApproximatePosterior:
             log_p, gradient = self(point + self._scale * z)
             return (-log_p, -self._scale * gradient) if np.isfinite(log_p) else (1e300, np.zeros(z.size))
 
-        optimum = minimize(descent, np.zeros(point.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+        limits = {"maxiter": STEPS, "maxfun": max(FEWEST, LONG // self.size)}
+        optimum = minimize(descent, np.zeros(point.size), jac=True, method="L-BFGS-B", options=limits)
         mode, draws = point + self._scale * optimum.x, []
         k, rng = point.size, np.random.default_rng(1)
         if k <= DENSE:
@@ -219,11 +225,15 @@ class ApproximatePosterior:
             margin = (last - first).max(axis=0) / 2  # for the tails of the posterior, which draws do not determine
             first, last = first.min(axis=0), last.max(axis=0)
             low, high = part.published.low - 1, part.published.high + 1
-            lower = np.where(first < part.lower, np.floor(np.maximum(first - margin, low)), part.lower)
-            upper = np.where(last > part.upper, np.ceil(np.minimum(last + margin, high)), part.upper)
-            fits = upper - lower < ENTRIES // lower.size
-            is_extended |= bool(((lower < part.lower) | (upper > part.upper))[fits].any())
-            part.lower, part.upper = np.where(fits, lower, part.lower), np.where(fits, upper, part.upper)
+            # the last fit decides, because a first one may be far from the posterior
+            ends = [at.astype(np.float64) for at in part.present[:2]]
+            lower = np.where(first < ends[0], np.floor(np.maximum(first - margin, low)), ends[0])
+            upper = np.where(last > ends[1], np.ceil(np.minimum(last + margin, high)), ends[1])
+            lower, upper = joined(part.kind, lower, upper)
+            fits = upper - lower < LISTED // (int(part.kind.max()) + 1)
+            lower, upper = np.where(fits, lower, ends[0]), np.where(fits, upper, ends[1])
+            is_extended |= bool(((lower < part.lower) | (upper > part.upper)).any())
+            part.lower, part.upper = lower, upper
         self._on_grids = self._grids()
         return is_extended
 

@@ -24,6 +24,7 @@ from ppdinf.fiber.nested_sums.join_tree import Forest
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.invariants import System
 from ppdinf.lattice import Structure
+from ppdinf.lattice.rows import Rows
 from ppdinf.measurements.entries import Entries
 
 INFINITE = 2000.0  # replaces infinite natural parameters: a positive count at rate 0 has probability exp(-2000)
@@ -152,12 +153,12 @@ class Lines:
         return pt.switch(self._inside, added, -np.inf)
 
     def natural(
-        self, eta: TensorVariable, log_normaliser: TensorVariable, log_h: NDArray[np.float64]
-    ) -> tuple[TensorVariable, TensorVariable, NDArray[np.float64]]:
+        self, eta: TensorVariable, log_normaliser: TensorVariable, log_h: Rows[np.float64]
+    ) -> tuple[TensorVariable, TensorVariable, Rows[np.float64]]:
         """Return an exponential family of the cells as one of the integers of the groups."""
         eta = pt.switch(pt.isinf(eta), pt.sign(eta) * INFINITE, eta)
         of_groups = pt.zeros(self.lower.size)[self.ties.group].inc(self.ties.step * eta)
-        return of_groups, log_normaliser - self.origin * eta, self.added(log_h)
+        return of_groups, log_normaliser - self.origin * eta, Rows.each(self.added(log_h.whole))
 
     def added(self, of_cells: NDArray[np.float64]) -> NDArray[np.float64]:
         """Add numbers as `weights` does."""

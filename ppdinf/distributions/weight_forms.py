@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -39,42 +39,52 @@ CERTAIN = 2000.0  # replaces infinite log odds: a count other than n has probabi
 
 
 class NaturalForm(NamedTuple):
-    """Natural parameter and log normalizer (symbolic, shape of the table), and ``log h`` of counts."""
+    """Natural parameter and log normalizer (symbolic, shape of the table), and ``log h`` of counts and columns."""
 
     eta: TensorVariable
     log_normaliser: TensorVariable
-    log_h: NDArray[np.float64]
+    log_h: Callable[..., NDArray[np.float64]]
+    columns: tuple[NDArray[Any], ...] = ()  # a number of each cell, shape (d,), on which its ``h`` depends
+
+    def of_cells(self, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return ``log h`` of counts of some cells, shape (k, n)."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.log_h(counts, *(column[cells, None] for column in self.columns))
 
 
-def natural_form(table: TensorVariable, shape: tuple[int, ...], counts: NDArray[np.int64]) -> NaturalForm | None:
+def natural_form(table: TensorVariable, shape: tuple[int, ...]) -> NaturalForm | None:
     """Return the exponential-family form of a distribution with a constant ``h``, or None."""
     op = table.owner.op
     if not isinstance(op, PoissonRV | BernoulliRV | BinomialRV | NegBinomialRV | GeometricRV):
         return None
     parameters = [pt.broadcast_to(p, shape) for p in op.dist_params(table.owner)]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if isinstance(op, PoissonRV):
-            (rate,) = parameters
-            return NaturalForm(log_of_nonnegative(rate), rate, _inside(counts >= 0, -gammaln(counts + 1)))
-        if isinstance(op, GeometricRV):
-            (p,) = parameters
-            certain = pt.eq(p, 1)
-            eta = pt.switch(certain, -CERTAIN, pt.log1p(-pt.switch(certain, 0.5, p)))
-            return NaturalForm(eta, eta - pt.log(p), _inside(counts >= 1, np.zeros(counts.shape)))
-        if isinstance(op, BernoulliRV):
-            parameters.insert(0, pt.ones(shape))
-        known = 1 if isinstance(op, BernoulliRV) else constant(op.dist_params(table.owner)[0])
-        if known is None:
-            return None
-        size = np.broadcast_to(known, shape).ravel()[:, None]
-        if isinstance(op, BernoulliRV | BinomialRV):
-            inside = (counts >= 0) & (counts <= size)
-            log_h = log_rising(np.maximum(size - counts, 0) + 1, counts) - gammaln(counts + 1)
-            logit, log_none, _ = log_odds(parameters[1])
-            return NaturalForm(logit, -parameters[0] * log_none, _inside(inside, log_h))
-        _, log_none, log_p = log_odds(parameters[1])
-        log_h = log_rising(size, counts) - gammaln(counts + 1)
-        return NaturalForm(log_none, -parameters[0] * log_p, _inside(counts >= 0, log_h))
+    if isinstance(op, PoissonRV):
+        (rate,) = parameters
+        return NaturalForm(log_of_nonnegative(rate), rate, lambda x: _inside(x >= 0, -gammaln(x + 1)))
+    if isinstance(op, GeometricRV):
+        (p,) = parameters
+        certain = pt.eq(p, 1)
+        eta = pt.switch(certain, -CERTAIN, pt.log1p(-pt.switch(certain, 0.5, p)))
+        return NaturalForm(eta, eta - pt.log(p), lambda x: _inside(x >= 1, np.zeros(x.shape)))
+    if isinstance(op, BernoulliRV):
+        parameters.insert(0, pt.ones(shape))
+    known = 1 if isinstance(op, BernoulliRV) else constant(op.dist_params(table.owner)[0])
+    if known is None:
+        return None
+    sizes = (np.broadcast_to(known, shape).ravel(),)
+    if isinstance(op, BernoulliRV | BinomialRV):
+        logit, log_none, _ = log_odds(parameters[1])
+        return NaturalForm(logit, -parameters[0] * log_none, _log_binomial, sizes)
+    _, log_none, log_p = log_odds(parameters[1])
+    return NaturalForm(
+        log_none, -parameters[0] * log_p,
+        lambda x, size: _inside(x >= 0, log_rising(size, x) - gammaln(x + 1)), sizes,
+    )  # fmt: skip
+
+
+def _log_binomial(x: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the log of binomial coefficients."""
+    return _inside((x >= 0) & (x <= size), log_rising(np.maximum(size - x, 0) + 1, x) - gammaln(x + 1))
 
 
 def log_odds(p: TensorVariable) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
@@ -219,20 +229,22 @@ def natural_dependent(
     value: TensorVariable,
     table: TensorVariable,
     shape: tuple[int, ...],
-    counts: NDArray[np.int64],
 ) -> NaturalForm | None:
     """Return the density of known numbers given each count, an exponential family of the counts, or None."""
     form, known = form_of_counts(dependent, table), constant(value)
     if form is None or known is None or known.shape != shape or (known != np.rint(known)).any():
         return None
     eta, slope, is_binomial = form
-    v = known.astype(np.float64).ravel()[:, None]
-    inside = (v >= 0) & (counts >= (v if is_binomial else 0))
-    x = np.where(inside, counts, v)
-    log_h = (log_rising(x - v + 1, v) if is_binomial else xlogy(v, x)) - gammaln(v + 1)
-    terms = _times(pt.constant(v.reshape(shape)), eta)
+    v = known.astype(np.float64)
+
+    def log_h(counts: NDArray[np.int64], v: NDArray[np.float64]) -> NDArray[np.float64]:
+        inside = (v >= 0) & (counts >= (v if is_binomial else 0))
+        x = np.where(inside, counts, v)
+        return _inside(inside, (log_rising(x - v + 1, v) if is_binomial else xlogy(v, x)) - gammaln(v + 1))
+
+    terms = _times(pt.constant(v), eta)
     slope, terms = (pt.broadcast_to(part.astype("float64"), shape).ravel() for part in (slope, terms))
-    return NaturalForm(slope, -terms, _inside(inside, log_h))
+    return NaturalForm(slope, -terms, log_h, (v.ravel(),))
 
 
 def _times(v: TensorVariable, eta: TensorVariable) -> TensorVariable:

@@ -24,6 +24,7 @@ from ppdinf.distributions.data_models import (
     initial_support,
     log_density,
     subset_distribution,
+    support_columns,
     without_truncation,
 )
 from ppdinf.distributions.observed import Observed, cell_windows
@@ -31,10 +32,10 @@ from ppdinf.distributions.published_ranges import Flags, Reals, possible_counts,
 from ppdinf.distributions.tables import DataOfDependents, tables_above
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
+from ppdinf.lattice.rows import LISTED, kinds
 from ppdinf.tables.frame import Frame
 
 NOISE = 1e-12  # probability that noise exceeds its support radius
-ENTRIES = 2**25  # maximum number of log weights, cells by counts: 256 MB
 BEYOND = 1e-10  # share of a cell's weight outside its window
 DOUBT = 1e-8  # share of a cell's weight outside its window above which data of dependents extend the window
 INSIDE = np.linspace(0, 1, 9)[:, None]  # places within a window at which these data are compared with places outside
@@ -67,9 +68,26 @@ class Windows(NamedTuple):
         return cls(fiber.lower, fiber.lower + fiber.width - 1, fiber.uninformed, nonnegative, fiber.is_typical)
 
 
-def common_width(widths: Reals | NDArray[np.int64], cells: Cells, frame: Frame) -> int:
-    """Return the number of counts of the widest window among some cells."""
-    cell, limit = int(cells[widths[cells].argmax()]), ENTRIES // widths.size
+def kinds_of(observed: Observed, data_model: DataModel) -> Cells:
+    """Return kinds of cells with the same noise weights and support in a window; if unknown, one kind for each cell."""
+    noise, of_model = observed.noise_columns(), None
+    if noise is not None:
+        of_model = support_columns(data_model.base, data_model.shape, data_model.support)
+    if noise is None or of_model is None:
+        return np.arange(math.prod(data_model.shape))
+    return kinds([*noise, *observed.system.cell_limits, data_model.nonnegative, *of_model])[1]
+
+
+def joined(kind: Cells, lower: Reals, upper: Reals) -> tuple[Reals, Reals]:
+    """Give all cells of a kind one window, which contains theirs."""
+    first, last = np.full(kind.size, np.inf), np.full(kind.size, -np.inf)
+    np.minimum.at(first, kind, lower), np.maximum.at(last, kind, upper)
+    return first[kind], last[kind]
+
+
+def common_width(widths: Reals | NDArray[np.int64], cells: Cells, frame: Frame, rows: int) -> int:
+    """Return the number of counts of the widest window among some cells; `rows` is the number of distinct rows."""
+    cell, limit = int(cells[widths[cells].argmax()]), LISTED // rows
     if (width := int(widths[cell]) + 1) > limit:
         raise ModelError(
             f"noise and data model leave {width:,} counts to {frame.cell(cell)}, above the limit of {limit:,} for "
@@ -88,6 +106,7 @@ def choose(
     if observed.likelihood.query is not None:
         uninformed = np.zeros(nonnegative.size, dtype=bool)
         return present or Windows(*cell_windows(observed, nonnegative), uninformed, nonnegative)
+    kind = kinds_of(observed, data_model)
     cells = PublishedCells(observed, nonnegative)
     prior, frame = PriorDraws(data_model, cells), observed.frame
     if present is not None:
@@ -104,7 +123,7 @@ def choose(
             lower, upper = (np.where(uninformed, typical, end) for end in (lower, upper))
         # 2. draws of the prior
         lower, upper = _ended(prior, lower, upper)
-        lower, upper = _extended_by_prior(prior, lower, upper, ~uninformed)
+        lower, upper = _extended_by_prior(prior, lower, upper, ~uninformed, int(kind.max()) + 1)
     # 3. data of dependents
     moved = np.flatnonzero(prior.moved_by_data(lower, upper) & ~uninformed)
     if moved.size:
@@ -116,6 +135,7 @@ def choose(
             )
         lower[moved] = np.minimum(lower[moved], first)
         upper[moved] = np.maximum(upper[moved], last)
+    lower, upper = joined(kind, lower, upper)
     if present is not None and (lower == present.lower).all() and (upper == present.upper).all():
         return present
     is_typical = present is None and not observed.likelihood.has_unknown_scale
@@ -141,17 +161,17 @@ def _ended(prior: PriorDraws, lower: Reals, upper: Reals) -> tuple[Reals, Reals]
     return lower, np.where(np.isfinite(upper), upper, np.maximum(largest, lower + 1))
 
 
-def _extended_by_prior(prior: PriorDraws, lower: Reals, upper: Reals, counted: Flags) -> tuple[Reals, Reals]:
+def _extended_by_prior(prior: PriorDraws, lower: Reals, upper: Reals, counted: Flags, rows: int) -> tuple[Reals, Reals]:
     """Extend windows to the significant counts under draws of the prior, and shorten those that are too long."""
     if not len(prior.tables):
         return lower, upper
     cells = prior.cells
-    large = upper - lower >= ENTRIES // lower.size
+    large = upper - lower >= LISTED // rows
     first = np.flatnonzero(large & counted)
     if first.size > FIRST:  # refuse too many counts before all cells are evaluated
         first = first[np.argsort(np.ptp(prior.tables[:, first], axis=0), kind="stable")[-FIRST:]]
         few = _refined(prior, first, lower, upper, large)
-        common_width(few[1] - few[0], first, cells.frame)
+        common_width(few[1] - few[0], first, cells.frame, rows)
     within = np.logaddexp.reduce(prior.log_noise_within(lower, upper), axis=0)
     beyond = cells.at_ends(lower, upper).max(axis=0)  # if noise decreases outside
     sufficient = np.isneginf(beyond) | (within - math.log(len(prior.tables)) + math.log(BEYOND) > beyond)
@@ -218,6 +238,14 @@ class DataModel:
     def support(self) -> Callable[[NDArray[np.int64]], Flags]:
         """A function that masks counts of each cell, shape (d, n), allowed at the model's initial point."""
         return initial_support(self.model, self.base, self.shape)
+
+    def allowed(self, lower: NDArray[np.int64], width: int, cells: Cells) -> Flags:
+        """Mask the counts in the windows of some cells, shape (k, width); `lower` is of all cells."""
+        if cells.size == lower.size or lower.size * width <= TABLES:  # faster than to compile another function
+            return self.support(lower[:, None] + np.arange(width))[cells]
+        base = subset_distribution(elementwise(self.base, self.shape)[0], self.shape, cells)
+        assert base is not None, "distributions whose support has columns are elementwise"
+        return initial_support(self.model, base, (cells.size,))(lower[cells, None] + np.arange(width))
 
     @cached_property
     def nonnegative(self) -> Flags:

@@ -85,7 +85,7 @@ def _is_cut(A: sparse.csr_array, values: Integers, support: Support) -> bool:
     """Return whether the support excludes counts that public sums and its lower bounds allow."""
     if support.is_empty or support.holes.any():
         return True
-    bounded = ~support.possible[:, -1]
+    bounded = ~support.rows.values[support.rows.of, -1]
     if not bounded.any():
         return False
     units = sparse.eye_array(bounded.size, dtype=np.int64, format="csr")

@@ -11,6 +11,7 @@ from scipy import sparse
 from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.lattice.programme import Programme
+from ppdinf.lattice.rows import Rows
 from ppdinf.lattice.systems import exact_product
 
 PASSES = 20
@@ -21,22 +22,28 @@ class Support:
     """Possible counts of cells."""
 
     lower: Integers
-    possible: Flags
+    rows: Rows[np.bool_]
+
+    @property
+    def possible(self) -> Flags:
+        """The rows of all cells, shape (d, width)."""
+        return self.rows.whole
 
     @cached_property
     def low(self) -> Integers:
         """Smallest possible count of each cell."""
-        return self.lower + self.possible.argmax(axis=1)
+        return self.lower + self.rows.values.argmax(axis=1)[self.rows.of]
 
     @cached_property
     def high(self) -> Integers:
         """Largest possible count of each cell."""
-        return self.lower + self.possible.shape[1] - 1 - self.possible[:, ::-1].argmax(axis=1)
+        last = self.rows.values.shape[1] - 1 - self.rows.values[:, ::-1].argmax(axis=1)
+        return self.lower + last[self.rows.of]
 
     @property
     def is_empty(self) -> bool:
         """Whether some cell has no possible count."""
-        return not bool(self.possible.any(axis=1).all())
+        return not bool(self.rows.values.any(axis=1).all())
 
     @property
     def fixed(self) -> Flags:
@@ -46,23 +53,23 @@ class Support:
     @property
     def holes(self) -> Flags:
         """Cells with an impossible count between two possible counts."""
-        return self.possible.sum(axis=1) < self.high - self.low + 1
+        return self.rows.values.sum(axis=1)[self.rows.of] < self.high - self.low + 1
 
     def around(self, table: Integers, cells: Integers) -> Support:
         """Return the support with all other cells fixed at their counts in a table."""
         possible = np.zeros_like(self.possible)
         possible[np.arange(table.size), table - self.lower] = True
         possible[cells] = self.possible[cells]
-        return Support(self.lower, possible)
+        return Support(self.lower, Rows.each(possible))
 
     def counts(self, cell: int) -> Integers:
         """Return the possible counts of a cell."""
-        return self.lower[cell] + np.flatnonzero(self.possible[cell])
+        return self.lower[cell] + np.flatnonzero(self.rows.values[self.rows.of[cell]])
 
 
 def presolve(A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits: Integers, support: Support) -> Support:
     """Remove counts that interval propagation proves impossible under ``A x = values`` and ``B x >= limits``."""
-    d, width = support.possible.shape
+    d, width = support.low.size, support.rows.values.shape[1]
     units = sparse.eye_array(d, dtype=np.int64, format="csr")
     rows = sparse.csr_array(sparse.vstack([B, units, -units], format="csr"))
     for _ in range(PASSES):
@@ -71,7 +78,7 @@ def presolve(A: sparse.csr_array, values: Integers, B: sparse.csr_array, limits:
         low, high = cell_intervals(A, values, rows, np.concatenate([limits, support.low, -support.high]))
         counts = support.lower[:, None] + np.arange(width)
         inside = (counts >= low[:, None]) & (counts <= high[:, None])
-        narrower = Support(support.lower, support.possible & inside)
+        narrower = Support(support.lower, Rows.each(support.possible & inside))
         if (narrower.possible == support.possible).all():
             break
         support = narrower
@@ -125,7 +132,7 @@ def _solve(
     table: Integers = base + solution.values[x].astype(np.int64)
     inside = (table >= support.low) & (table <= support.high)
     agrees = (exact_product(A, table) == values).all() and (exact_product(B, table) >= limits).all()
-    if not (agrees and inside.all() and support.possible[np.arange(d), table - support.lower].all()):
+    if not (agrees and inside.all() and support.rows.values[support.rows.of, table - support.lower].all()):
         return None
     return table
 

@@ -329,7 +329,7 @@ def law_of_draws(
     given, (by_cell, _) = table.variable.owner.inputs, dependent_factors(table.variable, model)
     form = None if by_cell else table.law.exponential_family(given)
     function = of_draws([form[0] if form else table.law.summed_weights(given, by_cell)], posterior, model, mode)
-    return form[2] if form else None, lambda at: function(at)[0]
+    return form[2].whole if form else None, lambda at: function(at)[0]
 
 
 def of_draws(

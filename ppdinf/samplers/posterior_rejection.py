@@ -60,7 +60,7 @@ def _table_bound(table: ConfidentialTable) -> float:
     if form is None or not isinstance(cells.owner.op, PoissonRV) or not isinstance(log_sums, float) or law.lines:
         return mode - constant
     (block, total), informed = law.groups, ~law.fiber.uninformed
-    saturated = saturated_bound(form[2][informed], law.fiber.lower[informed], total, block[informed])
+    saturated = saturated_bound(form[2].whole[informed], law.fiber.lower[informed], total, block[informed])
     return min(mode, saturated) - constant
 
 

@@ -25,6 +25,7 @@ from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.table_update import advance, directions
 from ppdinf.invariants import Public
 from ppdinf.lattice.moves import connected_moves
+from ppdinf.lattice.rows import Rows
 from ppdinf.noise.primitives.stream import seeded_stream
 
 COUNTS = np.repeat(np.arange(12), (distribution("geometric", 12) * 300).astype(int))
@@ -373,7 +374,7 @@ def test_ranks_through_a_release(epsilon, split):
         )
         y, noise = settled.draw(None, x, 1, seeded_stream(rng))[0], settled.histogram_noise
         log_given = np.log(np.maximum(settled.probabilities[:, y].T, 1e-300))
-        fiber = Fiber(system, lower, log_given, moves, histogram=noise)
+        fiber = Fiber(system, lower, Rows.each(log_given), moves, histogram=noise)
         right.append(ranks_in_a_chain(x, rate, fiber, noise, rng))
         wrong.append(ranks_in_a_chain(x, rate, replace(fiber, histogram=None), noise, rng))
     assert all(stats.kstest(of_one, "uniform").pvalue > 1e-4 for of_one in np.array(right).T)

@@ -172,7 +172,7 @@ def test_windows_above_the_memory_are_refused_by_cell(monkeypatch):
         fiber_of(release, lambda: pm.Poisson.dist(pm.Flat("rate")))
     refine, refined = windows._refined, []
     monkeypatch.setattr(windows, "_refined", lambda *of: refined.append(of[1].size) or refine(*of))
-    monkeypatch.setattr(windows, "ENTRIES", 40)
+    monkeypatch.setattr(windows, "LISTED", 40)
     monkeypatch.setattr(windows, "FIRST", 1)
     with pytest.raises(ModelError, match="above the limit of 20 for 2 cells"):
         fiber_of(ppd.Release(np.array([3, 4]), laplace("1/4")[0]), lambda: pm.Poisson.dist(pm.Uniform("rate", 0, 100)))

@@ -37,6 +37,7 @@ from ppdinf.invariants import Public, margin, nonnegative
 from ppdinf.lattice import connected_moves, margin_matrix
 from ppdinf.lattice.fiber_tables import fiber_tables
 from ppdinf.lattice.moves import connected_moves as moves_of
+from ppdinf.lattice.rows import Rows
 
 SWEEPS, CHAINS, DRAWS = 4, 2, 1000
 LEAST = 500  # required effective draws
@@ -74,7 +75,7 @@ def updated(table, rate, moves=None, epsilon="1/2"):
     with pm.Model() as model:
         ppd.PartiallyPrivate("x", pm.Poisson.dist(rate), release=release)
     op = model["x"].owner.op
-    fiber = op.fiber if moves is None else Fiber(op.fiber.system, op.fiber.lower, op.fiber.log_noise, moves)
+    fiber = op.fiber if moves is None else Fiber(op.fiber.system, op.fiber.lower, op.fiber.noise, moves)
     (law,) = (np.array(part) for part in compile_pymc([], op.conditional(model["x"]), mode="FAST_COMPILE")())
     draws = np.empty((CHAINS, DRAWS, table.size), dtype=np.int64)
     for chain, rng in enumerate(np.random.default_rng(1).spawn(CHAINS)):
@@ -144,7 +145,7 @@ def problem(name, public):
     log_weights[2, 1] = -np.inf
     noise = PURE[name].noise(np.array(MEASURED[name]), N, Fraction(3, 2) if name[0] == "c" else Fraction(3))
     moves = moves_of(system.structure, bounds="box", shape=(CELLS,))
-    return Fiber(system, lower, log_weights, moves, histogram=noise), log_weights
+    return Fiber(system, lower, Rows.each(log_weights), moves, histogram=noise), log_weights
 
 
 def listed(fiber, log_weights, with_noise=True):

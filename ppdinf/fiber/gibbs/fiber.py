@@ -15,6 +15,7 @@ from ppdinf.invariants import System
 from ppdinf.lattice.decision_diagram import EDGES, DecisionDiagram, decision_diagram
 from ppdinf.lattice.fiber_tables import fixed_cells
 from ppdinf.lattice.moves import Moves
+from ppdinf.lattice.rows import Rows
 from ppdinf.lattice.supports import Support, random_vertex
 from ppdinf.laws.likelihood import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
@@ -118,7 +119,7 @@ def _with_sums(
     diagram = decision_diagram(sp.csc_array(M), c, supports, largest=largest)
     if diagram is None:
         return None
-    width = support.possible.shape[1]
+    width = support.rows.values.shape[1]
     at = [cell * width + own - support.lower[cell] for cell, own in zip(free, cells, strict=True)]
     return TableDiagram(
         diagram, free, known, _joined(at), sums,
@@ -146,7 +147,7 @@ class Fiber:
 
     system: System
     lower: NDArray[np.int64]
-    log_noise: NDArray[np.float64]
+    noise: Rows[np.float64]
     moves: Moves
     coupling: NoiseNorm | MeasuredSums | None = None
     nonnegative: NDArray[np.bool_] | None = None
@@ -180,7 +181,7 @@ class Fiber:
             return None
         most = self.log_noise.max(axis=1, keepdims=True)
         for likely in (self.log_noise > most - LIKELY, np.ones(self.log_noise.shape, dtype=bool)):
-            support = Support(self.lower, self.support.possible & likely)
+            support = Support(self.lower, Rows.each(self.support.possible & likely))
             found = random_vertex(system.A, system.values, system.B, system.limits, support, rng)
             if found is not None and self.is_possible(found):
                 return found
@@ -193,7 +194,12 @@ class Fiber:
     @property
     def width(self) -> int:
         """Number of counts in each window."""
-        return self.log_noise.shape[1]
+        return self.noise.values.shape[1]
+
+    @cached_property
+    def log_noise(self) -> NDArray[np.float64]:
+        """Log weights of noise of all cells, shape (d, width)."""
+        return self.noise.whole
 
     @cached_property
     def uninformed(self) -> NDArray[np.bool_]:

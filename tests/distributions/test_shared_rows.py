@@ -1,0 +1,174 @@
+"""Cells with the same published count, bounds and support share one row of weights; sums equal those cell by cell."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import ppdinf as ppd
+from ppdinf.distributions import build_fiber, confidential_rv, windows
+from ppdinf.distributions.tables import tables_of
+from ppdinf.errors import ModelError
+from ppdinf.invariants import Public, inequality, nonnegative, total
+from ppdinf.lattice import rows
+
+Y = np.array([3, 3, 0, 3, -1, 3, 0, 5])
+EXPOSURE = np.array([1.0, 0.0, 1.0, 2.0, 1.0, 0.0, 2.0, 1.0])
+N = np.array([4, 9, 4, 9, 4, 4, 9, 9])
+DEATHS = np.array([0, 1, 0, 2, 0, 0, 0, 1])
+EPSILON = 1.5
+COUNTS = np.arange(200)
+UNIT = np.eye(8, dtype=int)
+
+
+SLOPE = np.array([0.1, 1.0, -0.5, 0.8, 0.3, -1.0, 0.5, -0.2])  # otherwise sums given the total are free of parameters
+LEAST, MOST = np.where(np.arange(8) == 5, 4, 0), np.where(np.arange(8) == 3, 2, 999)
+
+
+def probability(t):
+    return 1 / (1 + np.exp(-SLOPE * t))[:, None]
+
+
+def mean(t):
+    return np.exp(SLOPE * t)[:, None]
+
+
+def bounded(t):
+    inside = (LEAST[:, None] <= COUNTS) & (MOST[:, None] >= COUNTS)
+    return np.where(inside, stats.poisson.pmf(COUNTS, mean(t)), 0.0)
+
+
+# the data model, the probability of each count of each cell given a parameter, and public statements besides the total
+CASES = {
+    "rates of 0": (
+        lambda t: pm.Poisson.dist(pm.math.exp(t * SLOPE) * EXPOSURE),
+        lambda t: stats.poisson.pmf(COUNTS, mean(t) * EXPOSURE[:, None]), (),
+    ),
+    "numbers of trials": (
+        lambda t: pm.Binomial.dist(N, pm.math.invlogit(t * SLOPE)),
+        lambda t: stats.binom.pmf(COUNTS, N[:, None], probability(t)), (),
+    ),
+    "sizes": (
+        lambda t: pm.NegativeBinomial.dist(mu=pm.math.exp(t * SLOPE), alpha=N.astype(float)),
+        lambda t: stats.nbinom.pmf(COUNTS, N[:, None], N[:, None] / (N[:, None] + mean(t))), (),
+    ),
+    "a free shape": (
+        lambda t: pm.NegativeBinomial.dist(mu=EXPOSURE + 1, alpha=pm.math.exp(t)),
+        lambda t: stats.nbinom.pmf(COUNTS, np.exp(t), np.exp(t) / (np.exp(t) + 1 + EXPOSURE[:, None])), (),
+    ),
+    "bounds of some cells": (
+        lambda t: pm.Poisson.dist(pm.math.exp(t * SLOPE)), bounded,
+        (inequality(-2 * UNIT[[3]], [-5]), inequality(UNIT[[5]], [4]), nonnegative()),
+    ),
+    "deaths": (
+        lambda t: pm.Poisson.dist(pm.math.exp(t * SLOPE) * 2),
+        lambda t: stats.poisson.pmf(COUNTS, mean(t) * 2) * stats.binom.pmf(DEATHS[:, None], COUNTS, 0.3), (),
+    ),
+}  # fmt: skip
+
+
+def model_of(name, exact=True):
+    dist, _, statements = CASES[name]
+    public = total() if exact else Public(())
+    for statement in statements:
+        public &= statement
+    release = ppd.Release(Y, ppd.GeneralizedLaplace(public, epsilon=EPSILON))
+    with pm.Model(coords=release.coords) as model:
+        x = ppd.PartiallyPrivate("x", dist(pm.Normal("t", 0, 1)), release=release)
+        if name == "deaths":
+            pm.Binomial("deaths", n=x, p=0.3, observed=DEATHS)
+    return model
+
+
+def differences(model):
+    """Return differences of the log density of a model between parameters, and the derivative, without the prior."""
+    logp, slope = model.compile_logp(), model.compile_dlogp()
+    value = [float(logp({"t": np.array(t)})) - stats.norm.logpdf(t) for t in (-0.4, 0.3, 1.1)]
+    return np.append(np.diff(value), slope({"t": np.array(0.3)})[0] + 0.3)
+
+
+def convolved(name, exact):
+    """Return the same numbers from sums cell by cell, over all counts."""
+
+    def log_weight(t):
+        weights = CASES[name][1](t) * np.exp(-EPSILON * abs(Y[:, None] - COUNTS))
+        if not exact:
+            return np.log(weights.sum(axis=1)).sum()
+        of_sum = np.ones(1)
+        for own in weights:
+            of_sum = np.convolve(of_sum, own)
+        return np.log(of_sum[Y.sum()])
+
+    value = [log_weight(t) for t in (-0.4, 0.3, 1.1)]
+    return np.append(np.diff(value), (log_weight(0.3 + 1e-5) - log_weight(0.3 - 1e-5)) / 2e-5)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_shared_rows_have_the_sums_of_all_cells(name, exact):
+    model = model_of(name, exact)
+    noise = tables_of(model)[0].law.fiber.noise
+    assert len(noise.values) < Y.size  # some cells share a row
+    np.testing.assert_allclose(differences(model), convolved(name, exact), rtol=1e-8, atol=1e-8)
+
+
+def test_rows_shared_by_released_count_alone_are_detected(monkeypatch):
+    monkeypatch.setattr(windows, "kinds_of", lambda observed, _: np.unique(observed.y, return_inverse=True)[1])
+    monkeypatch.setattr(build_fiber, "kinds_of", windows.kinds_of)
+    found = differences(model_of("bounds of some cells"))
+    assert not np.allclose(found, convolved("bounds of some cells", True), rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["sizes", "deaths"])
+def test_sharing_by_noise_alone_is_detected(monkeypatch, name):
+    monkeypatch.setattr(confidential_rv, "kinds", lambda columns: rows.kinds(columns[:1]))
+    assert not np.allclose(differences(model_of(name)), convolved(name, True), rtol=1e-4)
+
+
+def test_kinds_agree_in_every_column():
+    rng = np.random.default_rng(1)
+    columns = [rng.integers(0, 3, 200), rng.choice([-np.inf, 0.5, np.inf], 200), rng.integers(0, 2, 200) == 1]
+    first, of = rows.kinds(columns)
+    table = np.stack([column.astype(float) for column in columns], axis=1)
+    assert (table[first][of] == table).all()
+    assert len(first) == len(np.unique(table, axis=0))
+    every, own = rows.kinds([np.array([5, 2, 9])])
+    assert every.tolist() == own.tolist() == [0, 1, 2]  # distinct cells keep their order
+
+
+def test_exposures_that_become_0_after_the_model_is_built():
+    release = ppd.Release(Y, ppd.GeneralizedLaplace(total(), epsilon=EPSILON))
+    with pm.Model(coords=release.coords) as model:
+        exposure = pm.Data("exposure", np.ones(8))
+        ppd.PartiallyPrivate(
+            "x", pm.Poisson.dist(pm.math.exp(SLOPE * pm.Normal("t", 0, 1)) * exposure), release=release
+        )
+        assert len(tables_of(model)[0].law.fiber.noise.values) == len(set(Y))
+        pm.set_data({"exposure": EXPOSURE})
+    np.testing.assert_allclose(differences(model), convolved("rates of 0", True), rtol=1e-8)
+
+
+def test_a_large_skewed_table_has_few_rows(monkeypatch):
+    """Cells with the same released count share a row; one count of a million widens no other cell's list of weights."""
+    d, rng = 20_000, np.random.default_rng(1)
+    mean = np.exp(rng.normal(2.5, 0.8, d))
+    mean[7] = 1e6
+    y = rng.poisson(mean) + rng.laplace(0, 1, d).round().astype(int)
+    release = ppd.Release(y, ppd.GeneralizedLaplace(Public(()), epsilon=1))
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.Poisson.dist(mean * pm.math.exp(pm.Normal("t", 0, 0.1))), release=release)
+    fiber = tables_of(model)[0].law.fiber
+    assert fiber.noise.values.size < d * fiber.width / 50
+    logp = model.compile_logp()
+    counts = np.maximum(y, 0)[:, None] + np.arange(-60, 61)
+
+    def by_cell(t):
+        log = stats.poisson.logpmf(counts, np.exp(t) * mean[:, None]) - abs(y[:, None] - counts)
+        return logsumexp(log, axis=1).sum() + stats.norm.logpdf(t, 0, 0.1)
+
+    found = float(logp({"t": np.array(0.001)})) - float(logp({"t": np.array(-0.001)}))
+    np.testing.assert_allclose(found, by_cell(0.001) - by_cell(-0.001), rtol=1e-7)
+    monkeypatch.setattr(rows, "LISTED", 1000)
+    with pytest.raises(ModelError, match=r"20,000 cells with windows of \d+ counts have more than 1,000 weights"):
+        _ = fiber.log_noise
