@@ -34,7 +34,7 @@ class Rows[T: np.generic](NamedTuple):
                 f"{cells:,} cells with windows of {width:,} counts have more than {LISTED:,} weights, the largest "
                 "number that can be listed by cell. Equal cells share their weights only if the table is marginalized "
                 "and not drawn, with the distribution pm.Poisson, or pm.Binomial or pm.NegativeBinomial of constant "
-                "size: use one of these, or split the table"
+                "size: change the distribution, or split the table"
             )
         return self.values if len(self.values) == self.of.size else self.values[self.of]
 
