@@ -332,7 +332,8 @@ def with_exact_sums(
     sums = [x for x in toposort([density], blockers=[table]) if isinstance(x.op, Sum)]
     exact = [x.outputs[0] for x in sums if _is_exact(x, table, start.shape, lattice)]
     of_start = graph_replace(exact, {table: pt.constant(start)}, strict=False)
-    values = {x: pt.constant(constant(y), dtype=x.dtype) for x, y in zip(exact, of_start, strict=True)}
+    known = {x: constant(y) for x, y in zip(exact, of_start, strict=True)}  # None if an index is a variable
+    values = {x: pt.constant(value, dtype=x.dtype) for x, value in known.items() if value is not None}
     return graph_replace([density], values, strict=False)[0]
 
 

@@ -28,6 +28,7 @@ DRAWN = {
     "a choice of one": (lambda x, z: pt.switch(pt.eq(z, 1), x[0], 0.0), lambda x, z: x[0] if z == 1 else 0.0),
     "a cell of its row": (lambda x, z: x.reshape((3, 1))[z, 0], lambda x, z: x[z]),
     "cells by a mask": (lambda x, z: x[pt.eq(z, pt.arange(3))].sum(), lambda x, z: x[z]),
+    "all cells": (lambda x, z: x.reshape((1, 3))[: z + 1].sum(), lambda x, z: x.sum()),
     "rolled": (lambda x, z: pt.roll(x, z)[0], lambda x, z: np.roll(x, z)[0]),
 }
 
