@@ -9,6 +9,8 @@ fitted.
   cells; by nodes with 10^5 cells; by replicates (draws) with 10^4 cells.
 - structure: classes of cells of a partition with public sums: by cells; by constraints with four cells for each.
 - class sampler: one secure draw: by cells with 51 public sums; by areas (public sums) with 10^5 cells.
+- skewed table: counts with median 12 and one of 10^6 under 51 public sums, epsilon 1, a Poisson regression: the model
+  with its first density, and then ten gradients.
 
 The last columns extrapolate the largest size to 10^9 cells, for rows by cells, with the exponent or 1 if it is smaller.
 They assume that the exponent and the machine remain the same, that the memory exists, and that distributions of counts
@@ -26,9 +28,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import pymc as pm
 from nested_sums import census
 from scipy import sparse
 
+import ppdinf as ppd
 from ppdinf.lattice import structure
 from ppdinf.laws import DoubleGeometric
 from ppdinf.noise.primitives.stream import secure_stream
@@ -58,7 +62,34 @@ def class_sampler(cells, areas):
     return lambda: sampler.draw(1, secure_stream())
 
 
+def skewed_table(cells, gradients=0):
+    rng = np.random.default_rng(1)
+    x, mean = rng.normal(size=cells), np.exp(rng.normal(np.log(12), 1, cells))
+    mean[cells // 2] = 10**6
+    table = ppd.as_table(rng.poisson(mean * np.exp(0.1 * x)), dims=["cell"]).assign_coords(
+        area=("cell", np.arange(cells) * 51 // cells)
+    )
+    mechanism = ppd.GeneralizedLaplace(ppd.invariants.groups("area"), epsilon=1)
+    release = ppd.Release(mechanism.simulate(table, draws=1, rng=1).squeeze("draw", drop=True), mechanism)
+
+    def density():
+        with pm.Model(coords=release.coords) as model:
+            rate = mean * pm.math.exp(pm.Normal("level", 0, 0.1) + pm.Normal("slope", 0, 0.1) * x)
+            ppd.PartiallyPrivate("cases", pm.Poisson.dist(rate), release=release)
+        function = model.logp_dlogp_function(ravel_inputs=True)
+        function(np.zeros(2))
+        return function
+
+    if not gradients:
+        return density
+    function = density()
+    return lambda: [function(np.full(2, 0.001 * k)) for k in range(gradients)]
+
+
+SIZES = (3000, 10**4, 3 * 10**4, 10**5, 10**6)
 ROWS = {
+    "density of a skewed table by cells": {n: lambda n=n: skewed_table(n) for n in SIZES},
+    "gradients of a skewed table by cells": {n: lambda n=n: skewed_table(n, 10) for n in SIZES},
     "nested sums by cells": {10 * 100 * k: lambda k=k: nested((10, 10, k, 10)) for k in (3, 10, 30, 100, 300)},
     "nested sums by nodes": {110 + 100 * k: lambda k=k: nested((10, 10, k, 1000 // k)) for k in (5, 10, 25, 50, 100)},
     "nested sums by replicates": {n: lambda n=n: nested((10, 10, 10, 10), n) for n in (10, 30, 100, 300, 1000)},
@@ -92,7 +123,8 @@ def main(names):
         measure(name, compiling)
         found = []
         for size in sizes:
-            with multiprocessing.get_context("fork").Pool(1) as pool:
+            # PyTensor cannot compile in a forked process
+            with multiprocessing.get_context("spawn" if "skewed" in name else "fork").Pool(1) as pool:
                 found.append(pool.apply(measure, (name, size)))
         seconds, memory = np.array(found).T
         fits = [exponent(sizes, values) for values in (seconds, np.where(memory < 1, 0, memory))]
