@@ -12,12 +12,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import SharedVariable, TensorVariable, ancestors, vectorize_graph
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginal_rewrite import marginal_log_density
@@ -39,8 +38,6 @@ from ppdinf.models.model_order import dims_of_draws, in_chains, of_each_draw, po
 from ppdinf.models.posterior_tables import draw_marginalized, of_draws
 
 LARGEST = 10**6  # log weights of one evaluation
-
-type Reals = NDArray[np.float64]
 
 
 class OfOneTable(NamedTuple):
@@ -107,7 +104,7 @@ def _by_observation(factor: CellFactor, shape: tuple[int, ...], counts: TensorVa
     return pt.broadcast_to(every, (width, *shape)).reshape((width, math.prod(shape))).T
 
 
-def _given_others(law: ConfidentialRV, cells: NDArray[np.int64], log_weights: Reals, of_own: Reals) -> Reals:
+def _given_others(law: ConfidentialRV, cells: Integers, log_weights: Reals, of_own: Reals) -> Reals:
     """Return the log density of each observation given all others, at one draw of the parameters."""
     result = of_own[:, 0].copy()  # observations that depend on no cell
     own = np.flatnonzero(cells >= 0)
