@@ -339,7 +339,11 @@ class Chain:
                 self._along_listed_lines(*prior.log_weights(), along, exactly=k == 0)
                 self._sweeps(1, prior, (starts[:1], cells, steps), tune=tune)
         if tune:
-            self._learn()
+            self._total += self.table
+            self._draws, self._count = self._draws + 1, self._count + 1
+            if self._draws in RELEARN:
+                self._step, self._block = 1.0, self._tables.block(self._total / self._count)
+                self._total[:], self._count = 0.0, 0
 
     def _walk(self, log_h: Reals, slope: Reals) -> None:
         """Set the next table of a batch, whose weights are constant."""
@@ -370,11 +374,3 @@ class Chain:
             partner, self._step, self._jointly, tune, self._rng,
         )  # fmt: skip
         self.table = x[: self.table.size]
-
-    def _learn(self) -> None:
-        """Choose the block anew from the mean counts of past tables, at a few times during tuning."""
-        self._total += self.table
-        self._draws, self._count = self._draws + 1, self._count + 1
-        if self._draws in RELEARN:
-            self._step, self._block = 1.0, self._tables.block(self._total / self._count)
-            self._total[:], self._count = 0.0, 0

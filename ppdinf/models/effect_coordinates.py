@@ -101,7 +101,16 @@ class StandardSpectral(Transform):
     def __init__(self, base: Reals, likelihood: NormalLikelihood, groups: GroupLikelihood, prior: Spectrum) -> None:
         V, d = prior
         v0 = TYPICAL_MIXING * d + 1 - TYPICAL_MIXING
-        H, score = _information(likelihood, groups)
+        # the information matrix H of the levels, and their score where all effects are 0
+        k, w, group, n = likelihood.information, groups.share, groups.group, groups.response.size
+        total = np.bincount(group, k, minlength=n)
+        precision = groups.information
+        same = group[:, None] == group
+        per_total = np.where(total > 0, 1 / np.where(total > 0, total, 1), 0)
+        contrast = np.diag(k) - same * np.outer(k * per_total[group], k)
+        average = np.bincount(group, w * likelihood.fitted, minlength=n) + groups.response
+        score = contrast @ likelihood.response + w * (precision * average)[group]
+        H = contrast + same * np.outer(w * precision[group], w)
         half = V * np.sqrt(v0)
         self.root, self.mean0 = np.sqrt(v0), V.T @ base
         k, E = np.linalg.eigh(half.T @ H @ half)
@@ -131,16 +140,3 @@ class StandardSpectral(Transform):
     def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the log Jacobian determinant of `backward`."""
         return pt.log(self._scales(inputs)[0]).sum() + np.log(self.root).sum()
-
-
-def _information(likelihood: NormalLikelihood, groups: GroupLikelihood) -> tuple[Reals, Reals]:
-    """Return the information matrix of the levels, and their score where all effects are 0."""
-    k, w, group, n = likelihood.information, groups.share, groups.group, groups.response.size
-    total = np.bincount(group, k, minlength=n)
-    precision = groups.information
-    same = group[:, None] == group
-    per_total = np.where(total > 0, 1 / np.where(total > 0, total, 1), 0)
-    contrast = np.diag(k) - same * np.outer(k * per_total[group], k)
-    average = np.bincount(group, w * likelihood.fitted, minlength=n) + groups.response
-    score = contrast @ likelihood.response + w * (precision * average)[group]
-    return contrast + same * np.outer(w * precision[group], w), score

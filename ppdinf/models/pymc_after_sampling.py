@@ -145,18 +145,6 @@ def _given_others(law: ConfidentialRV, cells: Integers, log_weights: Reals, of_o
     return result
 
 
-def _warn_of_unknown_constants(names: Sequence[str], model: pm.Model) -> None:
-    """Warn if log likelihoods of a release lack the constant of its noise."""
-    for table in tables_of(model):
-        if table.released.name in names and table.law.observed.log_constant is None:
-            warnings.warn(
-                f"the log likelihoods of {table.released.name!r} lack the normalizing constant of the noise, which is "
-                "not known: compare them only between models of this release with the same noise",
-                DiagnosisWarning,
-                stacklevel=3,
-            )
-
-
 def _compute_log_likelihood(
     own_function: Callable[..., Any],
     idata: xr.DataTree,
@@ -172,7 +160,14 @@ def _compute_log_likelihood(
     follow_data(model)
     observed = [var for var in model.observed_RVs if not isinstance(var.owner.op, ObservedPotentialRV)]
     names = [var.name for var in observed] if var_names is None else list(var_names)
-    _warn_of_unknown_constants(names, model)
+    for table in tables_of(model):
+        if table.released.name in names and table.law.observed.log_constant is None:
+            warnings.warn(
+                f"the log likelihoods of {table.released.name!r} lack the normalizing constant of the noise, which is "
+                "not known: compare them only between models of this release with the same noise",
+                DiagnosisWarning,
+                stacklevel=2,
+            )
     dependents = [(var, found) for var in observed if isinstance(found := of_one_table(var, model), OfOneTable)]
     own = [var.name for var, _ in dependents if var.name in names]
     # likelihoods of dependents are given the release, whose own density does not contain them

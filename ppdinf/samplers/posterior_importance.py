@@ -262,7 +262,10 @@ def _adapt(
             advance(ROUNDS - done)
             break
         log_weight, _ = _smoothed(log_p - logsumexp(log_g, axis=0))
-        log_weight = _tempered(log_weight, size=5.0 * d + 20)
+        power = 1.0
+        while power > 1e-3 and _effective(power * log_weight) < 5.0 * d + 20:
+            power *= 0.8
+        log_weight = power * log_weight - logsumexp(power * log_weight)
         chosen = _resample(np.exp(log_weight), min(FITTED_DRAWS, len(points)), rng)
         proposal = DefensiveMixture([fit(points[chosen], _effective(log_weight), rng), modes, prior], SHARES)
         proposals.append(proposal)
@@ -273,14 +276,6 @@ def _adapt(
 def _effective(log_weight: Reals) -> float:
     """Return the effective number of weighted draws, 1 / sum of squared normalized weights."""
     return float(np.exp(2 * logsumexp(log_weight) - logsumexp(2 * log_weight)))
-
-
-def _tempered(log_weight: Reals, size: float) -> Reals:
-    """Temper the weights by the largest power up to 1 with the given effective sample size."""
-    power = 1.0
-    while power > 1e-3 and _effective(power * log_weight) < size:
-        power *= 0.8
-    return power * log_weight - logsumexp(power * log_weight)
 
 
 def _smoothed(log_ratio: Reals) -> tuple[Reals, float]:
