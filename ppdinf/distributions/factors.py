@@ -230,12 +230,6 @@ def _at_present(index: Variable) -> Variable:
     return graph_replace([index], present, strict=False)[0] if present else index
 
 
-def _data_of_indices(density: TensorVariable, table: TensorVariable) -> list[SharedVariable]:
-    """Return the data by which a density selects cells."""
-    indexed = [x for x in toposort([density], blockers=[table]) if isinstance(x.op, Subtensor | AdvancedSubtensor)]
-    return data_of([x for node in indexed if table in ancestors(node.inputs[:1]) for x in node.inputs[1:]])
-
-
 def equals(data: SharedVariable, values: Array) -> TensorVariable:
     """Return the condition that data have the given values, for every shape of the data."""
     same_shape = pt.all(pt.eq(data.shape, np.array(values.shape, dtype=np.int64)))
@@ -314,7 +308,9 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
         if cells is None:
             return None
         excludes = by_count is not density
-        if data := _data_of_indices(term, table):
+        indexed = [x for x in toposort([term], blockers=[table]) if isinstance(x.op, Subtensor | AdvancedSubtensor)]
+        data = data_of([x for node in indexed if table in ancestors(node.inputs[:1]) for x in node.inputs[1:]])
+        if data:  # by which the density selects cells
             unchanged = pt.all([equals(x, np.asarray(x.get_value())) for x in data])
             term = CheckAndRaise(ModelError, CHANGED)(term, unchanged)
         term = pt.switch(pt.isnan(term), -np.inf, term) if excludes else term

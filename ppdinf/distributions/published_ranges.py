@@ -136,18 +136,14 @@ def _log_agreement(entries: Entries, groups: Integers, low: Reals, high: Reals) 
         np.int64
     )
     together = np.zeros(candidates.shape)
-    np.add.at(together, group, _log_weights(entries, rows, candidates[group]))
-    result[rows] = together.max(axis=1)[group]
-    return result
-
-
-def _log_weights(entries: Entries, rows: Integers, sums: Integers) -> Reals:
-    """Return log weights of a subset of entries at several values of their sums, shape (n, values)."""
-    result, subset = np.empty(sums.shape), entries.only(rows)
-    for form, measured in subset.forms:
-        alone = [measured] if form.is_independent else measured[:, None]
+    sums, subset = candidates[group], entries.only(rows)
+    log_weights = np.empty(sums.shape)
+    for form, of_form in subset.forms:
+        alone = [of_form] if form.is_independent else of_form[:, None]
         for part in alone:
-            result[part] = form.log_weight(subset.of(form, part)[:, None], sums[part])
+            log_weights[part] = form.log_weight(subset.of(form, part)[:, None], sums[part])
+    np.add.at(together, group, log_weights)
+    result[rows] = together.max(axis=1)[group]
     return result
 
 

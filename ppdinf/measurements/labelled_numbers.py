@@ -136,12 +136,12 @@ def _as_series(numbers: object, names: Sequence[str], frame: Frame, description:
             )
         coords: dict[Hashable, object] = {name: numbers.coords[name] for name in numbers.indexes}
         for dim in bare:
-            labels = frame.codes(str(dim))[1]
-            if labels.size != numbers.sizes[dim]:
+            known = frame.codes(str(dim))[1]
+            if known.size != numbers.sizes[dim]:
                 raise LabelError(
-                    f"{description} have {numbers.sizes[dim]} entries along {dim!r}, which has {labels.size} labels"
+                    f"{description} have {numbers.sizes[dim]} entries along {dim!r}, which has {known.size} labels"
                 )
-            coords[dim] = labels
+            coords[dim] = known
         return numbers.drop_vars(numbers.coords).assign_coords(coords).to_series()
     return numbers if isinstance(numbers, pd.Series) else None
 

@@ -289,18 +289,11 @@ def _draw_in_chains(
     draws = draws.reshape(lead[0] * lead[1], -1)
     draws = draws if table.law.lines is None else table.law.lines.tables(draws)
     if (free := table.law.fiber.uninformed).any():
-        draws[:, free] = _draw_uninformed(table, posterior, model, rng)
+        # cells on which nothing depends: from their data model, once per posterior draw
+        (cells,), parameters, columns = _given_draws([uninformed_cells(table.variable)], posterior, model)
+        draw = DataModelDraws(cells, parameters)
+        draws[:, free] = np.array([draw([column[at] for column in columns], rng) for at in np.ndindex(lead)])
     return draws
-
-
-def _draw_uninformed(
-    table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model, rng: np.random.Generator
-) -> Integers:
-    """Draw the cells on which nothing depends from their data model, once per posterior draw."""
-    (cells,), parameters, columns = _given_draws([uninformed_cells(table.variable)], posterior, model)
-    draw = DataModelDraws(cells, parameters)
-    lead = (posterior.sizes["chain"], posterior.sizes["draw"])
-    return np.array([draw([column[at] for column in columns], rng) for at in np.ndindex(lead)])
 
 
 def outside_windows(table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model) -> Reals:

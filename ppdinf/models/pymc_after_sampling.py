@@ -80,7 +80,11 @@ def log_likelihood_of_dependent(
     cells = np.broadcast_to(factor.cells, shape).ravel()
     weights = law.weights(found.table.variable.owner.inputs, found.others)
     flat = in_chains(posterior, dims)
-    of_draw = of_draws([weights, _by_observation(factor, shape, law.possible(weights, law.counts))], flat, model)
+    counts = law.possible(weights, law.counts)
+    every = vectorize_graph(factor.density, {factor.table: counts.astype(factor.table.dtype)})
+    width = counts.shape[0]
+    by_observation = pt.broadcast_to(every, (width, *shape)).reshape((width, math.prod(shape))).T
+    of_draw = of_draws([weights, by_observation], flat, model)
     each = np.ndindex(flat.sizes["chain"], flat.sizes["draw"])
     values = np.array([_given_others(law, cells, *of_draw(at)) for at in each])
     named = model.named_vars_to_dims.get(name) or [None] * len(shape)
@@ -95,13 +99,6 @@ def _of_release(posterior: xr.Dataset, model: pm.Model, table: ConfidentialTable
     of_draw = of_draws([marginal_log_density(table.released)], flat, model)
     values = [of_draw(at)[0] for at in np.ndindex(flat.sizes["chain"], flat.sizes["draw"])]
     return of_each_draw(values, posterior, dims, {}, table.released.name)
-
-
-def _by_observation(factor: CellFactor, shape: tuple[int, ...], counts: TensorVariable) -> TensorVariable:
-    """Return the log density of each observation at counts, shape (width, *table shape), as a matrix."""
-    width = counts.shape[0]
-    every = vectorize_graph(factor.density, {factor.table: counts.astype(factor.table.dtype)})
-    return pt.broadcast_to(every, (width, *shape)).reshape((width, math.prod(shape))).T
 
 
 def _given_others(law: ConfidentialRV, cells: Integers, log_weights: Reals, of_own: Reals) -> Reals:

@@ -212,7 +212,12 @@ def _searches(target: PosteriorTarget, rng: np.random.Generator) -> list[tuple[D
         starts = [*(mode.mean for mode in known), *dispersed(points, target.log_p, rng)]
         searches.append((find_modes(starts, target.log_p, target.value_and_gradient, rng), wide))
     if not any(modes for modes, _ in searches):
-        raise _no_mode(target, points)
+        if np.isfinite(target.log_p(np.vstack([target.start, points]))).any():
+            raise ModelError(
+                "the posterior density has no mode with a Gaussian approximation on the path of an optimizer, for "
+                "example because it is flat or has kinks: use pm.sample()"
+            )
+        raise ModelError("no point of positive posterior density found: set initval= of the parameters near the data")
     either = max((modes for modes, _ in searches), key=len)
     near = [[TMixture.single(m.mean, m.covariance) for m in modes or either] for modes, _ in searches]
     return [(DefensiveMixture(x, [1 / len(x)] * len(x)), wide) for x, (_, wide) in zip(near, searches, strict=True)]
@@ -229,15 +234,6 @@ def _dispersed(target: PosteriorTarget, modes: list[Mode], rng: np.random.Genera
     elif target.prior is not None and target.prior.log_densities is not None and len(finite) == PRIOR:
         return points, target.prior
     return finite, fit(finite, float(len(finite)), rng)
-
-
-def _no_mode(target: PosteriorTarget, points: Reals) -> ModelError:
-    if np.isfinite(target.log_p(np.vstack([target.start, points]))).any():
-        return ModelError(
-            "the posterior density has no mode with a Gaussian approximation on the path of an optimizer, for example "
-            "because it is flat or has kinks: use pm.sample()"
-        )
-    return ModelError("no point of positive posterior density found: set initval= of the parameters near the data")
 
 
 def _adapt(
