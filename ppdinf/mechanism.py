@@ -97,7 +97,11 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
         public = system if public is None else public
         guarantee = self._guarantee_on(system, public, plan)
         distance = 0.0 if plan is None or plan.distance is None else plan.distance
-        possible = self._possible(public)
+        sums, answers = public.free.class_system[:, public.free.classes], None
+        if self.queries is not None:
+            answers = sparse.csc_array(np.array(self.queries, dtype=np.int64))
+            sums = sums @ answers
+        possible = PossibleTables(sparse.csc_array(sums), answers, public.frame.digest)
         step = None if public.fixed.all() else possible.nearest_step(guarantee)
         nearest, moved = step or (None, None)
         record = guarantee.unit if guarantee.contributions == 1 else "record"
@@ -117,14 +121,6 @@ class Mechanism(NamedInFiles, ABC, by="kind"):
     def _guarantee_on(self, system: System, public: System, plan: Plan | None) -> Guarantee:
         """Return the guarantee of releases that keep the sums of `system`."""
         return self.guarantee
-
-    def _possible(self, public: System) -> PossibleTables:
-        """Return the tables that the public statements allow."""
-        sums, answers = public.free.class_system[:, public.free.classes], None
-        if self.queries is not None:
-            answers = sparse.csc_array(np.array(self.queries, dtype=np.int64))
-            sums = sums @ answers
-        return PossibleTables(sparse.csc_array(sums), answers, public.frame.digest)
 
     def _sampled(self, plan: Plan | None) -> str:
         """Describe how the noise was drawn."""

@@ -121,7 +121,7 @@ def test_tests_of_changed_packages_run_and_a_sixth_of_the_others():
 @pytest.mark.parametrize(
     ("path", "package"),
     [
-        ("ppdinf/noise/exact/independent.py", "noise"),
+        ("ppdinf/noise/exact/cell_elimination.py", "noise"),
         ("tests/noise/test_single_sums.py", "noise"),
         ("tests/combinations/test_linked.py", "distributions"),
         ("ppdinf/cli/app.py", "cli"),

@@ -12,7 +12,7 @@ from test_reference import public_objects
 
 ROOT = Path(__file__).parents[1]
 BUDGET = {
-    "ppdinf": {"code lines": 37_310, "files": 317, "lines": 65_690},
+    "ppdinf": {"code lines": 37_264, "files": 317, "lines": 65_581},
     "tests": {"files": 199, "lines": 52_680},
 }
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""

@@ -197,8 +197,16 @@ def demo(
     Exit code 1 when the posterior fails its checks.
     """
     with stage("Reading the confidential table" if data else "Simulating an epidemic"):
-        cases = _cases(data, population)
-        table = _month(cases, month)
+        if data is None and population is not None:
+            raise LabelError("--population requires --data: the simulated epidemic includes populations")
+        datasets = ppd.datasets
+        cases = (datasets.epidemic() if data is None else datasets.read_epidemic(data, population=population)).cases
+        known = cases.month.values.tolist()
+        for wanted in (month, _before(month)):
+            if wanted not in known:
+                raise LabelError(f"the table has no month {wanted!r}; it has {known[0]} to {known[-1]}")
+        table = cases.sel(month=month, drop=True)
+        table = table.assign_coords(previous_cases=("county", cases.sel(month=_before(month)).values))
     if "population" in table.coords and "column" in cases.population.attrs:
         notes(f"Populations: column {cases.population.attrs['column']!r} of {population.name if population else ''}")
 
@@ -216,23 +224,6 @@ def demo(
     settings = {"name": "cases", "exposure": exposure, "previous": "previous_cases", **sampling}
     title = f"Cases by county, {month}"
     run(release, settings, output, title, file.name, None if data else table)
-
-
-def _cases(data: Path | None, population: Path | None) -> DataArray:
-    if data is None and population is not None:
-        raise LabelError("--population requires --data: the simulated epidemic includes populations")
-    datasets = ppd.datasets
-    return (datasets.epidemic() if data is None else datasets.read_epidemic(data, population=population)).cases
-
-
-def _month(cases: DataArray, month: str) -> DataArray:
-    """Select the counts of one month, with the counts of the previous month as a coordinate."""
-    known = cases.month.values.tolist()
-    for wanted in (month, _before(month)):
-        if wanted not in known:
-            raise LabelError(f"the table has no month {wanted!r}; it has {known[0]} to {known[-1]}")
-    table = cases.sel(month=month, drop=True)
-    return table.assign_coords(previous_cases=("county", cases.sel(month=_before(month)).values))
 
 
 def _before(month: str) -> str:

@@ -96,8 +96,14 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
     """
     rng = np.random.default_rng(rng)
     n, months = len(COUNTIES), len(MONTHS)
-    population = _populations(rng, n)
-    smooth = _smooth_factor(rng, n)
+    # populations: log-normal quantiles with median 82,000, in random order
+    quantiles = ndtri((np.arange(n) + 0.5) / n)
+    sizes = np.exp(np.log(82_000) + 1.2 * quantiles + 0.02 * rng.standard_normal(n))
+    population = rng.permutation(np.round(sizes)).astype(np.int64)
+    # counties at random places, with correlation exp(-distance) plus independent local noise
+    place = rng.uniform(0, 3, size=(n, 2))
+    distance = np.linalg.norm(place[:, None] - place[None, :], axis=2)
+    smooth = np.linalg.cholesky(0.8 * np.exp(-distance) + 0.2 * np.eye(n))
 
     county = 0.25 * smooth @ rng.standard_normal(n)
     lead = 0.5 * smooth @ rng.standard_normal(n)  # months by which waves are early
@@ -129,20 +135,6 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
         },
         attrs={"title": "Simulated epidemic in a made-up state (no real place, person or count)"},
     )
-
-
-def _populations(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Return log-normal quantiles with median 82,000, in random order."""
-    quantiles = ndtri((np.arange(n) + 0.5) / n)
-    sizes = np.exp(np.log(82_000) + 1.2 * quantiles + 0.02 * rng.standard_normal(n))
-    return rng.permutation(np.round(sizes)).astype(np.int64)
-
-
-def _smooth_factor(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Return a Cholesky factor of a correlation over random places: exp(-distance) plus independent local noise."""
-    place = rng.uniform(0, 3, size=(n, 2))
-    distance = np.linalg.norm(place[:, None] - place[None, :], axis=2)
-    return np.linalg.cholesky(0.8 * np.exp(-distance) + 0.2 * np.eye(n))
 
 
 COLUMNS = ("county", "fips", "month", "cases", "deaths")

@@ -55,7 +55,11 @@ class Part:
     def message(self, step: int, tilt: float, tolerance: float) -> TotalMessage:
         """Compute and store the message of an upward pass, or read it if the part has not changed since."""
         place = self.folder / MESSAGES / f"{self.name}.{step}.npz"
-        stored = _stored(self.folder, place, self.name)
+        stored, file = None, read_checked(self.folder, place, f"of part {self.name!r}")
+        if file is not None:
+            with np.load(io.BytesIO(file[0]), allow_pickle=False) as arrays:
+                values = {name: arrays[name] for name in arrays.files}
+            stored = TotalMessage(**{name: value if value.ndim else value.item() for name, value in values.items()})
         if stored is not None and stored.tilt == tilt and step > 0:  # compared with the part in the first pass
             return stored
         sums = self._load()
@@ -157,16 +161,6 @@ def _index(folder: Path, place: Path) -> Path:
 
 def _digest(notes: Notes, data: bytes) -> str:
     return hashlib.sha256(json.dumps(notes, sort_keys=True).encode() + data).hexdigest()
-
-
-def _stored(folder: Path, place: Path, name: str) -> TotalMessage | None:
-    """Return the message in a file; None if it was not written."""
-    file = read_checked(folder, place, f"of part {name!r}")
-    if file is None:
-        return None
-    with np.load(io.BytesIO(file[0]), allow_pickle=False) as stored:
-        values = {name: stored[name] for name in stored.files}
-    return TotalMessage(**{name: value if value.ndim else value.item() for name, value in values.items()})
 
 
 TOLERANCES = 1e-16 * 1e-3 ** np.arange(9)  # error bounds of the messages of successive upward passes

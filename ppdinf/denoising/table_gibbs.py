@@ -336,10 +336,17 @@ class Chain:
         else:
             for k in range(SWEEPS):
                 along = starts[position + k * d : position + (k + 1) * d + 1], cells, steps
-                self._along_listed_lines(*prior.log_weights(), along, exactly=k == 0)
+                fiber, diagram = tables.fiber, tables.fiber.diagram
+                _weigh(fiber.log_noise, fiber.lower, *prior.log_weights(), self._weights)
+                by_lines = diagram is not None and diagram.diagram.edges > LARGE_DIAGRAM and k > 0
+                self.table = advance(fiber, self.table, [self._weights], along, self._rng, by_lines=by_lines)
                 self._sweeps(1, prior, (starts[:1], cells, steps), tune=tune)
         if tune:
-            self._learn()
+            self._total += self.table
+            self._draws, self._count = self._draws + 1, self._count + 1
+            if self._draws in RELEARN:
+                self._step, self._block = 1.0, self._tables.block(self._total / self._count)
+                self._total[:], self._count = 0.0, 0
 
     def _walk(self, log_h: Reals, slope: Reals) -> None:
         """Set the next table of a batch, whose weights are constant."""
@@ -354,13 +361,6 @@ class Chain:
         self.table = self._batch[self._position % BATCH]
         self._position += 1
 
-    def _along_listed_lines(self, log_h: Reals, slope: Reals, along: Directions, *, exactly: bool) -> None:
-        """Update the table along lines, from the log weights of all counts."""
-        fiber = self._tables.fiber
-        _weigh(fiber.log_noise, fiber.lower, log_h, slope, self._weights)
-        by_lines = fiber.diagram is not None and fiber.diagram.diagram.edges > LARGE_DIAGRAM and not exactly
-        self.table = advance(fiber, self.table, [self._weights], along, self._rng, by_lines=by_lines)
-
     def _sweeps(self, number: int, prior: LearnedPrior | FixedPrior, along: Directions, *, tune: bool) -> None:
         """Update table and prior by the kernel; it updates the table along the directions by slice sampling."""
         tables, (block, partner) = self._tables, self._block
@@ -370,11 +370,3 @@ class Chain:
             partner, self._step, self._jointly, tune, self._rng,
         )  # fmt: skip
         self.table = x[: self.table.size]
-
-    def _learn(self) -> None:
-        """Choose the block anew from the mean counts of past tables, at a few times during tuning."""
-        self._total += self.table
-        self._draws, self._count = self._draws + 1, self._count + 1
-        if self._draws in RELEARN:
-            self._step, self._block = 1.0, self._tables.block(self._total / self._count)
-            self._total[:], self._count = 0.0, 0

@@ -18,7 +18,7 @@ from ppdinf._internal.pymc_compat import NullTypeGradError
 from ppdinf._internal.values import Array
 from ppdinf.errors import ModelError
 from ppdinf.samplers.posterior_importance import weighted_draws
-from ppdinf.samplers.posterior_target import PosteriorTarget, as_tree, target_of
+from ppdinf.samplers.posterior_target import as_tree, target_of
 
 MAX_PARAMETERS = 5  # maximum number of parameters: the comparison takes seconds
 MAX_SECONDS = 3e-3  # longest evaluation of density and gradient for which it stays below a quarter of a minute
@@ -36,7 +36,12 @@ def missed_modes(idata: xr.DataTree, model: pm.Model, parameters: pd.DataFrame) 
         target = target_of(model, mode="FAST_COMPILE")
     except (NotImplementedError, NullTypeGradError):  # no gradient, for example of a likelihood in other code
         return []
-    if _seconds(target) > MAX_SECONDS:
+    times = []
+    for _ in range(3):
+        begin = time.process_time()
+        target.value_and_gradient(target.start)
+        times.append(time.process_time() - begin)
+    if min(times) > MAX_SECONDS:
         return []
     try:
         found = weighted_draws(target, DRAWS, np.random.default_rng(1))
@@ -72,16 +77,6 @@ def missed_modes(idata: xr.DataTree, model: pm.Model, parameters: pd.DataFrame) 
         f"{importance:.3f}: the chains missed a mode or did not mix between modes. Use ppdinf.samplers.importance or "
         "ppdinf.samplers.rejection for this posterior."
     ]
-
-
-def _seconds(target: PosteriorTarget) -> float:
-    """Return the shortest CPU time of three evaluations of the density and its gradient."""
-    times = []
-    for _ in range(3):
-        begin = time.process_time()
-        target.value_and_gradient(target.start)
-        times.append(time.process_time() - begin)
-    return min(times)
 
 
 def _in_the_order_of(chains: xr.DataArray, weighted: xr.DataArray) -> xr.DataArray | None:

@@ -39,7 +39,24 @@ Axes = tuple[frozenset[str], ...]
 def cells_of_table(dist: TensorVariable, observed: Observed, dims: Sequence[str], model: pm.Model) -> TensorVariable:
     """Return an unnamed distribution with the shape of the table, unless it does not fit what is observed."""
     base = _fit_to_table(dist, observed)
-    _refuse_other_dimensions(model, dist, dims)
+    # refuse parameters that have a dimension of the table along another dimension of the table
+    names = {x: name for name, x in model.named_vars.items()}
+    axes: dict[Variable, Axes] = {}
+    for node in toposort([dist], blockers=list(names)):
+        for x in node.inputs:
+            axes.setdefault(x, _named(model, names.get(x), x))
+        for x in node.outputs:
+            axes[x] = _of_result(x, axes)
+    of_axes = axes.get(dist, ())
+    for dim, there in zip(reversed(dims), reversed(of_axes), strict=False):
+        for other in sorted(there & set(dims) - {dim}):
+            if list(model.coords[other] or ()) != list(model.coords[dim] or ()):
+                by = [name for x, name in names.items() if other in (model.named_vars_to_dims.get(name) or ())]
+                raise ModelError(
+                    f"a parameter of the table has the dimension {other!r} (as {by[0]!r} has) along the dimension "
+                    f"{dim!r} of the table: arrays match by position, so give the parameter axes in the order "
+                    f"{tuple(dims)}, for example by x[:, None] or x.T"
+                )
     refuse_counted_twice(model, base, observed)
     return base
 
@@ -101,27 +118,6 @@ def _require_public_rows(dist: TensorVariable, system: System) -> None:
         cell = system.frame.cell(int(row) * width)
         why = "is not public" if moved[row] else "differs from the n of the distribution"
         raise ModelError(f"the total of the row that begins at {cell} {why}: rows need public totals, equal to n")
-
-
-def _refuse_other_dimensions(model: pm.Model, dist: TensorVariable, dims: Sequence[str]) -> None:
-    """Refuse parameters that have a dimension of the table along another dimension of the table."""
-    names = {x: name for name, x in model.named_vars.items()}
-    axes: dict[Variable, Axes] = {}
-    for node in toposort([dist], blockers=list(names)):
-        for x in node.inputs:
-            axes.setdefault(x, _named(model, names.get(x), x))
-        for x in node.outputs:
-            axes[x] = _of_result(x, axes)
-    of_axes = axes.get(dist, ())
-    for dim, there in zip(reversed(dims), reversed(of_axes), strict=False):
-        for other in sorted(there & set(dims) - {dim}):
-            if list(model.coords[other] or ()) != list(model.coords[dim] or ()):
-                by = [name for x, name in names.items() if other in (model.named_vars_to_dims.get(name) or ())]
-                raise ModelError(
-                    f"a parameter of the table has the dimension {other!r} (as {by[0]!r} has) along the dimension "
-                    f"{dim!r} of the table: arrays match by position, so give the parameter axes in the order "
-                    f"{tuple(dims)}, for example by x[:, None] or x.T"
-                )
 
 
 def _named(model: pm.Model, name: str | None, x: Variable) -> Axes:

@@ -46,7 +46,7 @@ from ppdinf._internal.pymc_compat import (
     toposort,
     vectorize_graph,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags, Integers, Reals
 from ppdinf.errors import ModelError
 
 UNBOUNDED = (GeometricRV, MultinomialRV, DirichletMultinomialRV, NegBinomialRV, PoissonRV)
@@ -281,9 +281,7 @@ def kind_of_support(base: TensorVariable) -> Literal["constant", "counts", "unkn
     return "constant" if constants and all(x in outputs or x.name is None for x in above) else "unknown"
 
 
-def initial_support(
-    model: pm.Model, base: TensorVariable, shape: tuple[int, ...]
-) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+def initial_support(model: pm.Model, base: TensorVariable, shape: tuple[int, ...]) -> Callable[[Integers], Flags]:
     """Return a function that masks counts of each cell, shape (d, n), allowed at the model's initial point."""
     cells = elementwise(base, shape)[0]
     counts = pt.tensor("counts", dtype=cells.dtype, shape=(None, *shape))
@@ -298,7 +296,7 @@ def initial_support(
     density = compile_interpreted([counts, *parameters], log_data)
     values = [point[variable.name] for variable in parameters]
 
-    def support(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def support(counts: Integers) -> Flags:
         parts = np.array_split(counts.T.reshape(-1, *shape), -(-counts.size // AT_ONCE) or 1)
         allowed = [np.isfinite(density(part.astype(cells.dtype), *values)) for part in parts]
         return np.concatenate(allowed).reshape(counts.T.shape).T
@@ -307,7 +305,7 @@ def initial_support(
 
 
 def support_columns(
-    base: TensorVariable, shape: tuple[int, ...], support: Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+    base: TensorVariable, shape: tuple[int, ...], support: Callable[[Integers], Flags]
 ) -> list[Array] | None:
     """Return numbers of each cell that determine the support at the initial point; None if none are known to do so."""
     (cells, _), d = elementwise(base, shape), math.prod(shape)
@@ -320,7 +318,7 @@ def support_columns(
     return [largest, *support(np.stack([np.zeros(d, dtype=np.int64), largest], axis=1)).T]
 
 
-def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> NDArray[np.float64]:
+def at_initial_point(model: pm.Model, expression: TensorVariable, shift: float = 0.0) -> Reals:
     """Evaluate an expression at the model's initial point, or with every real variable shifted from it."""
     (graph,) = model.replace_rvs_by_values([expression])
     inputs = inputvars([graph])

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
     Add,
@@ -53,7 +52,7 @@ from ppdinf._internal.pymc_compat import (
     toposort,
     vectorize_graph,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Flags, Integers
 from ppdinf.distributions.data_models import constant
 from ppdinf.distributions.marginal_logp import fixed
 from ppdinf.errors import ModelError
@@ -65,12 +64,10 @@ CHANGED = (
 )
 NONE = -1  # index of an element that depends on no cell
 
-type Numbers = NDArray[np.int64]
 
-
-def cell_indices(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> Numbers | None:
+def cell_indices(density: TensorVariable, table: TensorVariable, shape: tuple[int, ...]) -> Integers | None:
     """Return the cell of a table on which each element of a graph depends."""
-    known: dict[Variable, Numbers] = {table: np.arange(math.prod(shape)).reshape(shape)}
+    known: dict[Variable, Integers] = {table: np.arange(math.prod(shape)).reshape(shape)}
     relevant = _valued(density)
     # the length 1 of a table with unknown lengths would be taken for a dimension in which indices are constant
     sized: dict[Variable, Variable] = {table: table.type.clone(shape=shape)()}
@@ -101,7 +98,7 @@ def _valued(density: TensorVariable) -> set[Apply]:
     return nodes
 
 
-def _through(node: Apply, which: list[Numbers | None]) -> Numbers | None:
+def _through(node: Apply, which: list[Integers | None]) -> Integers | None:
     """Propagate indices of cells through one operation; None if it may mix cells."""
     op, (first, *remaining), out = node.op, which, node.outputs[0]
     if len(node.outputs) > 1:
@@ -133,7 +130,7 @@ def _through(node: Apply, which: list[Numbers | None]) -> Numbers | None:
     return None
 
 
-def _together(parts: Sequence[Numbers]) -> Numbers | None:
+def _together(parts: Sequence[Integers]) -> Integers | None:
     """Return broadcast indices of elements computed from several inputs; None if two indices meet."""
     numbers = parts[0]
     for other in parts[1:]:
@@ -143,7 +140,7 @@ def _together(parts: Sequence[Numbers]) -> Numbers | None:
     return numbers
 
 
-def _reduced(numbers: Numbers, axis: int | Sequence[int] | None, keepdims: bool) -> Numbers | None:
+def _reduced(numbers: Integers, axis: int | Sequence[int] | None, keepdims: bool) -> Integers | None:
     """Return indices of sums along axes; None if two indices meet."""
     axes = tuple(range(numbers.ndim)) if axis is None else tuple(np.atleast_1d(axis).tolist())
     end = np.iinfo(np.int64).max
@@ -154,7 +151,7 @@ def _reduced(numbers: Numbers, axis: int | Sequence[int] | None, keepdims: bool)
     return upper if keepdims else upper.squeeze(axes)
 
 
-def _joined(parts: Sequence[Numbers | None], lengths: Sequence[int | None], axis: int, ndim: int) -> Numbers | None:
+def _joined(parts: Sequence[Integers | None], lengths: Sequence[int | None], axis: int, ndim: int) -> Integers | None:
     """Return indices of joined parts; None if a required length is unknown."""
     spread = []
     for part, length in zip(parts, lengths, strict=True):
@@ -169,7 +166,7 @@ def _joined(parts: Sequence[Numbers | None], lengths: Sequence[int | None], axis
     return np.concatenate([np.broadcast_to(x, shape) for x, shape in zip(spread, shapes, strict=True)], axis=axis)
 
 
-def _taken(numbers: Numbers, entries: Sequence[slice | Variable]) -> Numbers | None:
+def _taken(numbers: Integers, entries: Sequence[slice | Variable]) -> Integers | None:
     """Return indices of an indexed array; None if an index along which they vary is not constant."""
     index: list[slice | int | Array] = []
     axis = 0
@@ -204,7 +201,7 @@ def _first_of(entry: Variable) -> int | Array:
     return np.zeros((1,) * ndim, dtype=np.int64) if ndim else 0
 
 
-def _reshaped(numbers: Numbers, node: Apply) -> Numbers | None:
+def _reshaped(numbers: Integers, node: Apply) -> Integers | None:
     """Return indices in another shape; None if shapes are unknown and indices vary."""
     before, out, op = node.inputs[0], node.outputs[0], node.op
     lengths = [known if length == 1 else length for length, known in zip(numbers.shape, before.type.shape, strict=True)]
@@ -231,12 +228,6 @@ def _at_present(index: Variable) -> Variable:
     """Return an index given the present values of data."""
     present = {x: pt.constant(x.get_value()) for x in data_of([index])}
     return graph_replace([index], present, strict=False)[0] if present else index
-
-
-def _data_of_indices(density: TensorVariable, table: TensorVariable) -> list[SharedVariable]:
-    """Return the data by which a density selects cells."""
-    indexed = [x for x in toposort([density], blockers=[table]) if isinstance(x.op, Subtensor | AdvancedSubtensor)]
-    return data_of([x for node in indexed if table in ancestors(node.inputs[:1]) for x in node.inputs[1:]])
 
 
 def equals(data: SharedVariable, values: Array) -> TensorVariable:
@@ -269,7 +260,7 @@ class CellFactor(NamedTuple):
     density: TensorVariable
     table: TensorVariable
     size: int
-    cells: NDArray[np.int64]
+    cells: Integers
     excludes: bool
 
     def by_cell(self, counts: TensorVariable) -> TensorVariable | float:
@@ -284,7 +275,7 @@ class CellFactor(NamedTuple):
             return every
         return pt.zeros((self.size, width))[cells[read]].inc(every[read])
 
-    def constant_part(self, start: NDArray[np.int64]) -> TensorVariable | float:
+    def constant_part(self, start: Integers) -> TensorVariable | float:
         """Return the log density of elements that depend on no cell, symbolic; any counts can be substituted."""
         none = np.flatnonzero(self.cells.ravel() == NONE)
         if not none.size:
@@ -293,7 +284,7 @@ class CellFactor(NamedTuple):
         return _added_up(density, self.cells.shape).ravel()[none].sum()
 
 
-def read_cells(by_cell: Sequence[CellFactor], of_all: Sequence[TensorVariable], size: int) -> NDArray[np.bool_]:
+def read_cells(by_cell: Sequence[CellFactor], of_all: Sequence[TensorVariable], size: int) -> Flags:
     """Return a mask of cells on which densities depend, shape (size,); all cells if a density depends on several."""
     mask = np.full(size, len(of_all) > 0)
     for factor in by_cell:
@@ -317,7 +308,9 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
         if cells is None:
             return None
         excludes = by_count is not density
-        if data := _data_of_indices(term, table):
+        indexed = [x for x in toposort([term], blockers=[table]) if isinstance(x.op, Subtensor | AdvancedSubtensor)]
+        data = data_of([x for node in indexed if table in ancestors(node.inputs[:1]) for x in node.inputs[1:]])
+        if data:  # by which the density selects cells
             unchanged = pt.all([equals(x, np.asarray(x.get_value())) for x in data])
             term = CheckAndRaise(ModelError, CHANGED)(term, unchanged)
         term = pt.switch(pt.isnan(term), -np.inf, term) if excludes else term
@@ -326,7 +319,7 @@ def factors_in(density: TensorVariable, table: TensorVariable, shape: tuple[int,
 
 
 def with_exact_sums(
-    density: TensorVariable, table: TensorVariable, start: NDArray[np.int64], lattice: Lattice
+    density: TensorVariable, table: TensorVariable, start: Integers, lattice: Lattice
 ) -> TensorVariable:
     """Replace sums of cells that are equal for all tables of the fiber of `start` by their values."""
     sums = [x for x in toposort([density], blockers=[table]) if isinstance(x.op, Sum)]

@@ -16,7 +16,6 @@ import pymc as pm
 import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
     DiracDeltaRV,
@@ -29,7 +28,7 @@ from ppdinf._internal.pymc_compat import (
     compile_interpreted,
     graph_replace,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf.distributions.build_fiber import build_fiber
 from ppdinf.distributions.confidential_rv import confidential
 from ppdinf.distributions.data_models import in_double, known
@@ -57,7 +56,7 @@ class PlainTable:
     """Integers of a model, and exact observations or releases of them."""
 
     variable: TensorVariable
-    sums: list[tuple[sp.csr_array, NDArray[np.int64], str]]
+    sums: list[tuple[sp.csr_array, Integers, str]]
     releases: list[tuple[TensorVariable, Array]]
     observed_variables: list[TensorVariable]
 

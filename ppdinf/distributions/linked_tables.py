@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 
 from ppdinf._internal.kernel_op import CallbackOp
 from ppdinf._internal.numba_jit import jit
@@ -26,7 +25,7 @@ from ppdinf._internal.pymc_compat import (
     numba_njit,
     register_funcify_default_op_cache_key,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.ops import along
@@ -34,9 +33,6 @@ from ppdinf.distributions.random_variables import ReleasedRV, table_of
 from ppdinf.distributions.weight_forms import form_of_counts
 
 NEGLIGIBLE = 1e-18  # share of a term in a sum
-
-type Reals = NDArray[np.float64]
-type Integers = NDArray[np.int64]
 
 
 @jit

@@ -14,9 +14,10 @@ posterior marginals and posterior means of the counts.
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ppdinf._internal.pymc_compat import NUMBA_CONSTANT_SIZE_LIMIT, TensorVariable
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.distributions.data_models import constant
 from ppdinf.distributions.ops import SumsGivenTotals, shared_constants
 from ppdinf.errors import InvariantError, ModelError
@@ -30,10 +31,10 @@ CLOSE = 25  # distance of a likely count from the lower end, below which the end
 ON_GRIDS = 2**24  # maximum number of values on grids of frequencies: 130 MB
 
 # distinct rows of weights, their upper_envelope, and the row of each cell
-type OfRows = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
+type OfRows = tuple[Reals, Reals, Integers]
 
 
-def fixed(table: NDArray[np.float64], name: str) -> TensorVariable:
+def fixed(table: Reals, name: str) -> TensorVariable:
     """Put numbers in a graph, as a constant if numba can still cache a model with a constant of that size."""
     if table.nbytes <= NUMBA_CONSTANT_SIZE_LIMIT:
         return pt.as_tensor(table)
@@ -57,7 +58,7 @@ def _logp(
     total: pt.TensorLike,
     block: ArrayLike,
     as_means: bool,
-    near: NDArray[np.int64] | None = None,
+    near: Integers | None = None,
 ) -> TensorVariable:
     goal, lower, blocks = _integers(total, "total"), constant(_integers(lo, "lo")), np.atleast_1d(np.asarray(block))
     if goal.type.shape[0] is None:
@@ -73,7 +74,7 @@ def _logp(
     lower, blocks = (np.broadcast_to(x.astype(np.int64), cells) for x in (lower, blocks))
     sums = constant(goal)
 
-    def constants() -> NDArray[np.int64]:
+    def constants() -> Integers:
         approximations, grids, nodes = totals.NO_PIECES, totals.NO_GRIDS, totals.NO_NODES
         if as_means:
             approximations, grids, nodes = _cut(of_rows[0], of_rows[2], blocks, lower, sums, near)
@@ -86,12 +87,7 @@ def _logp(
 
 
 def _cut(
-    table: NDArray[np.float64],
-    row: NDArray[np.int64],
-    blocks: NDArray[np.int64],
-    lower: NDArray[np.int64],
-    total: NDArray[np.int64] | None,
-    near: NDArray[np.int64] | None,
+    table: Reals, row: Integers, blocks: Integers, lower: Integers, total: Integers | None, near: Integers | None
 ) -> tuple[totals.Pieces, totals.Grids, totals.NodePieces]:
     """Approximate rows of free cells and of large blocks by piecewise polynomials, rows of smaller blocks on grids."""
     size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
@@ -135,7 +131,7 @@ def logp_natural(
     lo: pt.TensorLike,
     total: pt.TensorLike,
     block: ArrayLike = 0,
-    near: NDArray[np.int64] | None = None,
+    near: Integers | None = None,
 ) -> TensorVariable:
     """Return the log weight of all tables with the given totals, for weights ``exp(logh[i, k] + eta[i] x)``."""
     rows = logh if isinstance(logh, Rows) else Rows.each(np.ascontiguousarray(logh, dtype=np.float64))
@@ -147,7 +143,7 @@ def logp_natural(
     return _logp(eta, row.size, (table, totals.upper_envelope(table), row), lo, total, block, True, near)
 
 
-def _distinct(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _distinct(table: Reals) -> tuple[Reals, Integers]:
     """Return the distinct rows of a table, and the row of each cell."""
     # sums of bits with random factors modulo 2^64 are sorted faster than rows; equality is checked
     factors = np.random.default_rng(1).integers(2**63, size=table.shape[1])

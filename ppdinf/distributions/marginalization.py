@@ -138,7 +138,11 @@ def _add_named_variable(
             _withdraw(var, model)
         raise
     if is_observed:
-        _observe(var, model, dims)
+        shape = var.type.shape if None not in var.type.shape else tuple(var.shape.eval())
+        _withdraw(var, model)
+        name = model.name_of(var.name)
+        named = (dims,) if isinstance(dims, str) else dims
+        model.register_rv(observed_potential(1 * var), name, observed=np.zeros(shape), dims=named)
         return
     add(model, var, dims)
     if var in root.potentials or isinstance(var.owner and var.owner.op, MeasurableOp):
@@ -275,15 +279,6 @@ def _home(table: TensorVariable, model: pm.Model) -> pm.Model:
     while model.prefix and not table.name.startswith(f"{model.prefix}::"):
         model = model.parent
     return model
-
-
-def _observe(potential: TensorVariable, model: pm.Model, dims: Dims | None) -> None:
-    """Replace a potential split by cell by an observed random variable."""
-    shape = potential.type.shape if None not in potential.type.shape else tuple(potential.shape.eval())
-    _withdraw(potential, model)
-    name = model.name_of(potential.name)
-    named = (dims,) if isinstance(dims, str) else dims
-    model.register_rv(observed_potential(1 * potential), name, observed=np.zeros(shape), dims=named)
 
 
 def _withdraw(potential: TensorVariable, model: pm.Model | None) -> None:

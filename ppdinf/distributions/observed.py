@@ -12,11 +12,10 @@ import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
 from flint import fmpz_mat
-from numpy.typing import NDArray
 from scipy.optimize import linprog, lsq_linear
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf._internal.values import Array, Symbolic
+from ppdinf._internal.values import Array, Flags, Integers, Reals, Symbolic
 from ppdinf.distributions.ops import of_table
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
@@ -33,8 +32,6 @@ from ppdinf.mechanisms.table_mechanism import TableMechanism
 from ppdinf.noise.primitives.stream import seeded_stream
 from ppdinf.releases import Release
 from ppdinf.tables.frame import Frame
-
-type Reals = NDArray[np.float64]
 
 
 class Observed(ABC):
@@ -64,7 +61,7 @@ class Observed(ABC):
         linked = np.flatnonzero(np.diff(system.B.indptr) > 1)
         return f"the bound {system.bound_names[linked[0]]!r} links cells" if linked.size else ""
 
-    def log_counts(self, counts: NDArray[np.int64] | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
+    def log_counts(self, counts: Integers | TensorVariable, *auxiliary: TensorVariable) -> Symbolic:
         """Return log weights of counts of each cell, shape (d, n), by its own observations; 0 without observations."""
         return self.likelihood.log_counts(self.y, counts, *auxiliary)
 
@@ -76,16 +73,16 @@ class Observed(ABC):
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Return the range of counts of each cell that the noise leaves, plus one count if `low` and `high` permit."""
 
-    def without_information(self, nonnegative: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def without_information(self, nonnegative: Flags) -> Flags:
         """Return cells on which nothing published depends, shape (d,); `nonnegative` refers to the data model."""
         return np.zeros(nonnegative.size, dtype=bool)
 
-    def tail_inequalities(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def tail_inequalities(self, low: Reals, high: Reals) -> tuple[sp.csr_array, Integers]:
         """Return inequalities ``B x >= limits`` that hold except with the tail probability of the noise."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 
     @cached_property
-    def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def hard_inequalities(self) -> tuple[sp.csr_array, Integers]:
         """Return the subset of the tail inequalities that every table of positive weight satisfies."""
         return sp.csr_array((0, self.frame.size), dtype=np.int64), np.zeros(0, dtype=np.int64)
 
@@ -95,10 +92,10 @@ class Observed(ABC):
         return []
 
     @abstractmethod
-    def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
+    def coupling(self, lower: Integers, width: int) -> NoiseNorm | MeasuredSums | None:
         """Return the observations of several cells, for tables in the given windows."""
 
-    def nested(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
+    def nested(self, lower: Integers, width: int) -> NestedSums | None:
         """Return the forest of all sums if it must be marginalized jointly; None if groups are sufficient."""
         return None
 
@@ -107,7 +104,7 @@ class Observed(ABC):
         return plan.moves
 
     @abstractmethod
-    def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
+    def nearest_reals(self, lowest: Integers, highest: Integers) -> Reals:
         """Return real cells near the observations, shape (d,)."""
 
     @abstractmethod
@@ -124,7 +121,7 @@ class Observed(ABC):
         """Return the share of each cell in `log_constant`, shape (d,), if sums of groups of cells are public."""
 
     @abstractmethod
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator, scales: Reals | None = None) -> Array:
+    def draw(self, cells: Integers, rng: np.random.Generator, scales: Reals | None = None) -> Array:
         """Publish tables of shape (n, d) again, given scales, (n, k); numbers of shape ``(n, *noisy.shape)``."""
 
     @abstractmethod
@@ -141,7 +138,7 @@ def sums_of_cells(matrix: sp.csr_array, cells: TensorVariable) -> TensorVariable
 SHORT = 200  # maximum number of cells for lattice reduction
 
 
-def cell_windows(observed: Observed, nonnegative: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def cell_windows(observed: Observed, nonnegative: Flags) -> tuple[Integers, Integers]:
     """Return the smallest and largest count of every cell that agrees with all answers within the noise radius."""
     system, likelihood, y = observed.system, observed.likelihood, observed.y
     query, radius = sp.csr_array(likelihood.query), likelihood.support_radius
@@ -240,7 +237,7 @@ class ObservedRelease(Observed):
         radius, center = self.likelihood.support_radius, np.clip(self.y, low, high)  # the noise is most probable there
         return np.maximum(np.floor(center) - radius, low - 1), np.minimum(np.ceil(center) + radius, high + 1)
 
-    def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
+    def coupling(self, lower: Integers, width: int) -> NoiseNorm | MeasuredSums | None:
         """Return the norm of the noise as a norm of the cells, if cells are not independent."""
         norm, query = self.likelihood.norm, self.likelihood.query
         if norm is None or query is None:
@@ -253,7 +250,7 @@ class ObservedRelease(Observed):
             return plan.moves
         return short_moves(plan.moves, self.system, coupling)
 
-    def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
+    def nearest_reals(self, lowest: Integers, highest: Integers) -> Reals:
         """Return the release, or cells whose answers are nearest to it in least squares."""
         y, query = self.y.astype(np.float64), self.likelihood.query
         return y if query is None else lsq_linear(query.toarray(), y, (lowest - 0.5, highest + 0.5)).x
@@ -272,7 +269,7 @@ class ObservedRelease(Observed):
             is_possible = pt.and_(is_possible, pt.all(pt.eq(y, self.y)))
         return pt.switch(is_possible, log_weight, -np.inf)
 
-    def _log_of_table(self, cells: NDArray[np.int64]) -> float:
+    def _log_of_table(self, cells: Integers) -> float:
         """Log weight that depends on the table as a whole; -inf out of public bounds, where it is not defined."""
         systems = self.system, self.published.kept
         within = all((system.B @ cells >= system.limits).all() for system in systems if system.limits.size)
@@ -298,7 +295,7 @@ class ObservedRelease(Observed):
             shares[sizes == size] = total / size
         return shares
 
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator, scales: Reals | None = None) -> Array:
+    def draw(self, cells: Integers, rng: np.random.Generator, scales: Reals | None = None) -> Array:
         """Release tables again by the mechanism's sampler."""
         release, query = self.published, self.likelihood.query
         queries = cells if query is None else cells @ query.T

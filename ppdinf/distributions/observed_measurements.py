@@ -12,11 +12,10 @@ import numpy as np
 import pytensor.tensor as pt
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.sparse.linalg import lsmr
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf._internal.values import Array, Symbolic
+from ppdinf._internal.values import Array, Flags, Integers, Symbolic
 from ppdinf.distributions.noise_scales import Forms, at_wide_scales, log_ratios
 from ppdinf.distributions.observed import Observed, ObservedRelease, Reals
 from ppdinf.distributions.ops import of_table
@@ -84,9 +83,9 @@ def why_no_forest(system: System, of_sums: Entries) -> str:
 
 
 def nested_sums(
-    forest: Forest, system: System, of_sums: Entries, lower: NDArray[np.int64], width: int | NDArray[np.int64],
-    tolerance: float = 1e-10, possible: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
-    place: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    forest: Forest, system: System, of_sums: Entries, lower: Integers, width: int | Integers,
+    tolerance: float = 1e-10, possible: tuple[Integers, Integers] | None = None,
+    place: tuple[Integers, Integers] | None = None,
 ) -> NestedSums:  # fmt: skip
     """Build the forest for cells with windows; with `place`, noisy numbers measure offset + sign * sum."""
     offset, sign = (np.zeros(of_sums.y.size, np.int64), np.ones(of_sums.y.size, np.int64)) if place is None else place
@@ -237,11 +236,11 @@ class ObservedMeasurements(Observed):
         """Forest of all sums with exact values, bounds or noise, if they nest."""
         return forest_of_sums(self.system, self.of_sums)
 
-    def nested(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
+    def nested(self, lower: Integers, width: int) -> NestedSums | None:
         """Return the forest of exact, bounded and noisy sums, if they nest and groups are not sufficient."""
         return self.in_forest(lower, width) if self.of_sums.y.size or self.crossing() else None
 
-    def in_forest(self, lower: NDArray[np.int64], width: int) -> NestedSums | None:
+    def in_forest(self, lower: Integers, width: int) -> NestedSums | None:
         """Return the forest of all sums; None if they cross."""
         if self.forest is None:
             return None
@@ -256,7 +255,7 @@ class ObservedMeasurements(Observed):
     def _tail_probability(self) -> float:
         return TAIL / max(self.published.entries.y.size, 1)
 
-    def without_information(self, nonnegative: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def without_information(self, nonnegative: Flags) -> Flags:
         """Return cells on which no measurement, no exact sum and no bound depends."""
         return without_information(self.system, self.published.entries.matrix.indices, nonnegative)
 
@@ -269,14 +268,14 @@ class ObservedMeasurements(Observed):
         lower, upper = np.where(lower == first, first - 1, lower), np.where(upper == last, last + 1, upper)
         return np.maximum(lower, low - 1), np.minimum(upper, high + 1)
 
-    def tail_inequalities(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def tail_inequalities(self, low: Reals, high: Reals) -> tuple[sp.csr_array, Integers]:
         """Bound sums by the support radius of the noise of all their measurements."""
         if not self.of_sums.y.size:
             return super().tail_inequalities(low, high)
         return self._within(*self._reach_of_sums(self._tail_probability, low, high))
 
     @cached_property
-    def hard_inequalities(self) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def hard_inequalities(self) -> tuple[sp.csr_array, Integers]:
         """Bound sums by the support of their laws."""
         return self._within(*self.of_sums.support_bounds(0.0))
 
@@ -287,7 +286,7 @@ class ObservedMeasurements(Observed):
         return Joined([Chosen(self.of_sums.names, rows) for rows in ends])
 
     @cached_property
-    def _groups(self) -> NDArray[np.int64]:
+    def _groups(self) -> Integers:
         """Index of the sum that each entry of several cells measures."""
         return groups_of_rows(self.of_sums.matrix)
 
@@ -299,13 +298,13 @@ class ObservedMeasurements(Observed):
         lower, upper = joint_reach(self.of_sums, groups, tail_probability, *ends)
         return lower[groups], upper[groups]
 
-    def _within(self, low: Reals, high: Reals) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    def _within(self, low: Reals, high: Reals) -> tuple[sp.csr_array, Integers]:
         Q = self.of_sums.matrix
         below, above = np.flatnonzero(np.isfinite(low)), np.flatnonzero(np.isfinite(high))
         B = sp.csr_array(sp.vstack([Q[below], -Q[above]], format="csr"))
         return B, np.concatenate([np.floor(low[below]), -np.ceil(high[above])]).astype(np.int64)
 
-    def coupling(self, lower: NDArray[np.int64], width: int) -> NoiseNorm | MeasuredSums | None:
+    def coupling(self, lower: Integers, width: int) -> NoiseNorm | MeasuredSums | None:
         """Return the measurements of several cells."""
         entries = self.of_sums
         k = entries.y.size
@@ -347,9 +346,7 @@ class ObservedMeasurements(Observed):
             tuple(mixtures),
         )
 
-    def _values(
-        self, rows: NDArray[np.int64], lower: NDArray[np.int64], width: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _values(self, rows: Integers, lower: Integers, width: int) -> tuple[Integers, Integers]:
         """Return first value and number of values of sums, within the noise radius and the windows of cells."""
         Q, last = self.of_sums.matrix[rows], lower + width - 1
         low, high = self._reach_of_sums(TABLE_TAIL, lower.astype(np.float64), last.astype(np.float64))
@@ -370,7 +367,7 @@ class ObservedMeasurements(Observed):
         """Add moves that preserve noisy sums, for each combination of sums that moves can preserve."""
         return measured_moves(plan, self.published) if isinstance(coupling, MeasuredSums) else plan.moves
 
-    def nearest_reals(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> Reals:
+    def nearest_reals(self, lowest: Integers, highest: Integers) -> Reals:
         """Return weighted least squares of all published numbers, weighted by the radius of their noise."""
         entries = self.entries
         low, high = entries.support_bounds()
@@ -386,7 +383,7 @@ class ObservedMeasurements(Observed):
         """Return the log weight of published numbers given a table; ``-inf`` if it violates an exact statement."""
         system, entries = self.system, self.entries
 
-        def log_weight(cells: NDArray[np.int64]) -> float:
+        def log_weight(cells: Integers) -> float:
             if (system.A @ cells != system.values).any():
                 return -np.inf
             return float(entries.log_weights(entries.matrix @ cells).sum())
@@ -413,7 +410,7 @@ class ObservedMeasurements(Observed):
             np.add.at(shares, self._stated.matrix.indices[rows], form.log_total(1))
         return shares
 
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator, scales: Reals | None = None) -> Array:
+    def draw(self, cells: Integers, rng: np.random.Generator, scales: Reals | None = None) -> Array:
         """Measure tables again; releases preserve the sums that their mechanisms preserve."""
         entries, releases = self.entries, self.published.releases
         if scales is not None:

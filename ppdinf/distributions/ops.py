@@ -14,7 +14,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from numba import types
-from numpy.typing import NDArray
 from pytensor.tensor import as_tensor, dscalar
 
 from ppdinf._internal.kernel_op import CallbackOp
@@ -30,7 +29,7 @@ from ppdinf._internal.pymc_compat import (
     register_funcify_and_cache_key,
     register_funcify_default_op_cache_key,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.weight_forms import GammaForm
 from ppdinf.errors import ModelError
 from ppdinf.fiber.gamma_ratios import PARAMETERS
@@ -47,7 +46,7 @@ _recent: deque[TensorVariable] = deque(maxlen=2)  # also cached without a graph,
 MOST_RECENT = 2**23
 
 
-def shared_constants(inputs: object, compute: Callable[[], NDArray[np.int64]]) -> TensorVariable:
+def shared_constants(inputs: object, compute: Callable[[], Integers]) -> TensorVariable:
     """Put constants in a graph, which are computed once from their inputs while a graph contains them."""
     key = hashlib.sha256(pickle.dumps(inputs)).digest()
     shared = _in_graphs.get(key)
@@ -107,7 +106,7 @@ def _stop_gradient_numba(op: StopGradient, node: Apply, **kwargs: object) -> tup
 
 
 # a function of cells that are integers or real numbers, as stored in the table
-type OfCells = Callable[[NDArray[np.int64]], float] | Callable[[NDArray[np.float64]], float]
+type OfCells = Callable[[Integers], float] | Callable[[Reals], float]
 
 
 class _OfTable(Op):
@@ -122,7 +121,7 @@ class _OfTable(Op):
         """Apply to one table; the output is a scalar."""
         return Apply(self, [as_tensor(x)], [dscalar()])
 
-    def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[NDArray[np.float64] | None]]) -> None:
+    def perform(self, node: Apply, inputs: Sequence[Array], outputs: list[list[Reals | None]]) -> None:
         """Compute the number."""
         outputs[0][0] = np.asarray(self.function(inputs[0].ravel()))
 
@@ -133,7 +132,7 @@ def of_table(function: OfCells, x: TensorVariable) -> TensorVariable:
 
 
 @register_funcify_and_cache_key(_OfTable)
-def _of_table_numba(op: _OfTable, node: Apply, **kwargs: object) -> tuple[Callable[[Array], NDArray[np.float64]], None]:
+def _of_table_numba(op: _OfTable, node: Apply, **kwargs: object) -> tuple[Callable[[Array], Reals], None]:
     def number(x: Array) -> float:
         return float(op.function(x.ravel()))
 
@@ -149,7 +148,7 @@ def _of_table_numba(op: _OfTable, node: Apply, **kwargs: object) -> tuple[Callab
 MISFIT = "weights and natural parameters must have the same number of cells, and each cell a total and a row of weights"
 
 # maps the Op's inputs to its outputs
-type Kernel = Callable[..., tuple[NDArray[np.float64], NDArray[np.float64]]]
+type Kernel = Callable[..., tuple[Reals, Reals]]
 
 
 STEP = 1e-5  # of differences of posteriors, in units of log weights and their parameters
@@ -211,9 +210,7 @@ class SumsGivenTotals(CellSums):
         shape = (inputs[0].type.shape[0], 1) if self.as_means else inputs[0].type.shape
         return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=shape)])
 
-    def perform(
-        self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
-    ) -> None:
+    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: list[list[Reals | None]]) -> None:
         """Evaluate in compiled code."""
         varying, packed, *totals = (np.ascontiguousarray(x) for x in inputs)
         rows, width = varying.shape[0], 1 if self.as_means else varying.shape[1]
@@ -278,9 +275,7 @@ class GammaSums(CellSums):
         inputs = [pt.as_tensor(parameters).astype("float64"), pt.as_tensor(packed, dtype="int64")]
         return Apply(self, inputs, [pt.dvector(), pt.tensor(dtype="float64", shape=inputs[0].type.shape)])
 
-    def perform(
-        self, node: Apply, inputs: Sequence[Array], output_storage: list[list[NDArray[np.float64] | None]]
-    ) -> None:
+    def perform(self, node: Apply, inputs: Sequence[Array], output_storage: list[list[Reals | None]]) -> None:
         """Evaluate in compiled code."""
         parameters, packed = (np.ascontiguousarray(x) for x in inputs)
         value, out = np.zeros(packed[TOTALS] + 1), np.zeros(parameters.shape)
@@ -318,11 +313,11 @@ def _compiled_gamma_sums(op: GammaSums, node: Apply, **kwargs: object) -> tuple[
     return gamma_sums, 2
 
 
-def logp_gamma(form: GammaForm, total: NDArray[np.int64], block: NDArray[np.int64]) -> TensorVariable:
+def logp_gamma(form: GammaForm, total: Integers, block: Integers) -> TensorVariable:
     """Return the log weight of all tables with given totals of blocks of cells, -1 for cells without a total."""
     cells = form.has, form.first, form.segment
 
-    def constants() -> NDArray[np.int64]:
+    def constants() -> Integers:
         nodes = no_nodes(block.size, total.size)
         if form.ends is not None:
             nodes = plan_nodes(*cells, *form.ends, block, total.size)
@@ -346,7 +341,7 @@ class NestedWeight(CallbackOp):
         out = inputs[1] if self.as_means else inputs[0]
         return Apply(self, inputs, [pt.dscalar(), pt.tensor(dtype="float64", shape=out.type.shape)])
 
-    def values(self, log_weights: NDArray[np.float64], eta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def values(self, log_weights: Reals, eta: Reals) -> tuple[float, Reals]:
         """Evaluate; posteriors are 0 if every table has weight 0."""
         sums = self.plan.evaluate(log_weights.ravel(), eta if self.as_means else None)
         value = float(sums.value.sum())
@@ -355,9 +350,7 @@ class NestedWeight(CallbackOp):
         posteriors = sums.posteriors()
         return value, posteriors.cell_mean if self.as_means else posteriors.log_weight.reshape(log_weights.shape)
 
-    def perform(
-        self, node: Apply, inputs: Sequence[NDArray[np.float64]], output_storage: list[list[NDArray[np.float64] | None]]
-    ) -> None:
+    def perform(self, node: Apply, inputs: Sequence[Reals], output_storage: list[list[Reals | None]]) -> None:
         """Evaluate in compiled code."""
         value, out = self.values(*(np.ascontiguousarray(x) for x in inputs))
         output_storage[0][0], output_storage[1][0] = np.asarray(value), out
@@ -387,10 +380,10 @@ class NestedWeight(CallbackOp):
 @register_funcify_and_cache_key(NestedWeight)
 def _compiled_nested(
     op: NestedWeight, node: Apply, **kwargs: object
-) -> tuple[Callable[[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]], None]:
+) -> tuple[Callable[[Reals, Reals], tuple[Reals, Reals]], None]:
     out_type = numba.types.Array(numba.types.float64, 1 if op.as_means else 2, "C")
 
-    def values(log_weights: NDArray[np.float64], eta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def values(log_weights: Reals, eta: Reals) -> tuple[float, Reals]:
         value, out = op.values(np.ascontiguousarray(log_weights), np.ascontiguousarray(eta))
         return value, np.ascontiguousarray(out)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
     Constant,
@@ -21,7 +20,7 @@ from ppdinf._internal.pymc_compat import (
     reseed_rngs,
     toposort,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers
 from ppdinf.distributions.data_models import has_rows, subset_distribution
 from ppdinf.distributions.factors import cell_indices
 from ppdinf.distributions.observed import mechanism_of
@@ -48,7 +47,7 @@ class DataModelDraws:
         self._rngs = [x for x in graph_inputs([cells]) if isinstance(x.type, RandomType)]
         self._function = compile_pymc(list(inputs), cells, on_unused_input="ignore", **compile_kwargs)
 
-    def __call__(self, values: Sequence[Array], rng: np.random.Generator) -> NDArray[np.int64]:
+    def __call__(self, values: Sequence[Array], rng: np.random.Generator) -> Integers:
         """Draw the cells once."""
         reseed_rngs(self._rngs, int(rng.integers(SEEDS)))
         try:

@@ -6,16 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.identified_sums import Rows, bounds_of_sums
 from ppdinf.invariants import System
 from ppdinf.lattice.fiber_tables import cell_intervals
 from ppdinf.measurements.entries import Entries
-
-type Reals = NDArray[np.float64]
-type Flags = NDArray[np.bool_]
 
 
 def possible_counts(system: System, nonnegative: Flags) -> tuple[Reals, Reals]:
@@ -26,9 +23,7 @@ def possible_counts(system: System, nonnegative: Flags) -> tuple[Reals, Reals]:
     return low, high
 
 
-def propagated(
-    system: System, nonnegative: Flags, *further: tuple[sp.csr_array, NDArray[np.int64]]
-) -> tuple[Reals, Reals]:
+def propagated(system: System, nonnegative: Flags, *further: tuple[sp.csr_array, Integers]) -> tuple[Reals, Reals]:
     """Return ranges of counts by propagation of public and further inequalities; low > high if they contradict."""
     cells = np.flatnonzero(nonnegative)
     units = sp.csr_array(sp.eye_array(nonnegative.size, dtype=np.int64, format="csr")[cells])
@@ -58,7 +53,7 @@ CANDIDATES = 33  # counts from which the one most compatible with several measur
 RAREST = 280  # decimal digits of the smallest supported tail probability
 
 
-def without_information(system: System, measured: NDArray[np.int64], nonnegative: Flags) -> Flags:
+def without_information(system: System, measured: Integers, nonnegative: Flags) -> Flags:
     """Return cells on which no measurement, no exact sum and no bound depends."""
     alone = np.flatnonzero(np.diff(system.B.indptr) == 1)
     place = system.B.indptr[alone]
@@ -71,7 +66,7 @@ def without_information(system: System, measured: NDArray[np.int64], nonnegative
     return result
 
 
-def groups_of_rows(matrix: sp.csr_array) -> NDArray[np.int64]:
+def groups_of_rows(matrix: sp.csr_array) -> Integers:
     """Return an index for every row of a matrix, the same index for equal rows."""
     matrix = sp.csr_array(matrix, copy=True)
     matrix.sort_indices()
@@ -85,7 +80,7 @@ def groups_of_rows(matrix: sp.csr_array) -> NDArray[np.int64]:
 
 
 def joint_reach(
-    entries: Entries, groups: NDArray[np.int64], tail_probability: float, low: Reals, high: Reals
+    entries: Entries, groups: Integers, tail_probability: float, low: Reals, high: Reals
 ) -> tuple[Reals, Reals]:
     r"""Return the range of each sum given all its measurements."""
     lower, upper = intersection(
@@ -99,7 +94,7 @@ def joint_reach(
 
 
 def _reaches(
-    entries: Entries, groups: NDArray[np.int64], tail_probability: float, low: Reals, high: Reals
+    entries: Entries, groups: Integers, tail_probability: float, low: Reals, high: Reals
 ) -> tuple[Reals, Reals]:
     """Return the range of the sum of each measurement, given the other measurements of the same sum."""
     digits = np.ceil(-_log_agreement(entries, groups, low, high) / np.log(10)).clip(0, RAREST).astype(np.int64)
@@ -113,7 +108,7 @@ def _reaches(
     return ends[0], ends[1]
 
 
-def _log_agreement(entries: Entries, groups: NDArray[np.int64], low: Reals, high: Reals) -> Reals:
+def _log_agreement(entries: Entries, groups: Integers, low: Reals, high: Reals) -> Reals:
     """Return the log weight of the count most compatible with all measurements of a sum, (k,), 0 for a single one."""
     result = np.zeros(entries.y.size)
     if not result.size:
@@ -141,22 +136,18 @@ def _log_agreement(entries: Entries, groups: NDArray[np.int64], low: Reals, high
         np.int64
     )
     together = np.zeros(candidates.shape)
-    np.add.at(together, group, _log_weights(entries, rows, candidates[group]))
+    sums, subset = candidates[group], entries.only(rows)
+    log_weights = np.empty(sums.shape)
+    for form, of_form in subset.forms:
+        alone = [of_form] if form.is_independent else of_form[:, None]
+        for part in alone:
+            log_weights[part] = form.log_weight(subset.of(form, part)[:, None], sums[part])
+    np.add.at(together, group, log_weights)
     result[rows] = together.max(axis=1)[group]
     return result
 
 
-def _log_weights(entries: Entries, rows: NDArray[np.int64], sums: NDArray[np.int64]) -> Reals:
-    """Return log weights of a subset of entries at several values of their sums, shape (n, values)."""
-    result, subset = np.empty(sums.shape), entries.only(rows)
-    for form, measured in subset.forms:
-        alone = [measured] if form.is_independent else measured[:, None]
-        for part in alone:
-            result[part] = form.log_weight(subset.of(form, part)[:, None], sums[part])
-    return result
-
-
-def intersection(groups: NDArray[np.int64], low: Reals, high: Reals, size: int) -> tuple[Reals, Reals]:
+def intersection(groups: Integers, low: Reals, high: Reals, size: int) -> tuple[Reals, Reals]:
     """Intersect the ranges of the measurements of each sum, shape (size,); infinite for a sum without measurements."""
     inside, outside = (np.full((2, size), np.inf) for _ in range(2))
     inside[0], outside[1] = -np.inf, -np.inf

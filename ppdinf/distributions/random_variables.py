@@ -11,7 +11,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import (
     Apply,
@@ -22,7 +21,7 @@ from ppdinf._internal.pymc_compat import (
     numba_core_rv_funcify,
     numba_njit,
 )
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.observed import Observed, sums_of_cells
 from ppdinf.distributions.ops import of_table
 from ppdinf.errors import LabelError, ModelError
@@ -78,7 +77,7 @@ class ReleasedRV(DrawnRV):
         kwargs.setdefault("signature", f"({axes}){auxiliary}->({outputs_dims})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], *further: Array | None) -> Array:
+    def rng_fn(self, rng: np.random.Generator, x: Integers, *further: Array | None) -> Array:
         """Release `x` again; `further` are the auxiliary variable, if there is one, and the size."""
         size = further[-1] if further else None
         lead = x.shape[: x.ndim - self.ndims_params[0]] if size is None else tuple(size)
@@ -140,7 +139,7 @@ class ReleaseLaw:
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_known": {}}  # samplers are rebuilt when needed
 
-    def draw(self, cells: NDArray[np.int64], rng: np.random.Generator) -> Array:
+    def draw(self, cells: Integers, rng: np.random.Generator) -> Array:
         """Release tables of shape (n, d) by the mechanism's sampler."""
         drawn = np.empty(cells.shape, dtype=np.int64 if self.mechanism.is_integer else np.float64)
         blank, stream = self._blank, seeded_stream(rng)
@@ -154,7 +153,7 @@ class ReleaseLaw:
             drawn[rows] = mechanism.checked_draw(system, cells[rows], len(rows), stream, plan)
         return drawn
 
-    def log_density(self, y: Array, x: NDArray[np.int64]) -> float:
+    def log_density(self, y: Array, x: Integers) -> float:
         """Return the log density of a release given a table; -inf for tables that violate public bounds."""
         if self.mechanism.is_integer and exact_product(self._blank.A, y - x).any():
             return -np.inf
@@ -163,7 +162,7 @@ class ReleaseLaw:
         system, mechanism, _, log_constant = self._settled(self._sums(x))
         return mechanism.log_weight(system, y, x) - log_constant
 
-    def _sums(self, cells: NDArray[np.int64]) -> tuple[int, ...]:
+    def _sums(self, cells: Integers) -> tuple[int, ...]:
         """Return the public sums that the mechanism depends on."""
         if self.mechanism.is_translation_invariant:
             return tuple(self._blank.values.tolist())
@@ -195,7 +194,7 @@ class MechanismRV(DrawnRV):
         kwargs.setdefault("signature", f"({axes})->({axes})")
         super().__init__(**kwargs)
 
-    def rng_fn(self, rng: np.random.Generator, x: NDArray[np.int64], size: tuple[int, ...] | None = None) -> Array:
+    def rng_fn(self, rng: np.random.Generator, x: Integers, size: tuple[int, ...] | None = None) -> Array:
         """Release tables with independent noise."""
         shape, d = self.law.frame.shape, self.law.frame.size
         lead = x.shape[: x.ndim - len(shape)] if size is None else tuple(size)
@@ -260,7 +259,7 @@ def _mechanism_logp(
     (y,) = values
     d, integer = op.law.frame.size, np.int64 if op.law.mechanism.is_integer else np.float64
 
-    def log_density(both: NDArray[np.float64]) -> float:
+    def log_density(both: Reals) -> float:
         return op.law.log_density(both[:d].astype(integer), np.rint(both[d:]).astype(np.int64))
 
     return of_table(log_density, pt.concatenate([y.ravel().astype("float64"), x.ravel().astype("float64")]))
@@ -275,9 +274,7 @@ class ObservedPotentialRV(RandomVariable):
     _print_name: ClassVar[tuple[str, str]] = ("Potential", "\\operatorname{Potential}")
 
     @classmethod
-    def rng_fn(
-        cls, rng: np.random.Generator, density: NDArray[np.float64], size: tuple[int, ...] | None = None
-    ) -> NDArray[np.float64]:
+    def rng_fn(cls, rng: np.random.Generator, density: Reals, size: tuple[int, ...] | None = None) -> Reals:
         """Return zeros."""
         return np.zeros(np.shape(density) if size is None else size)
 

@@ -15,9 +15,9 @@ from functools import cached_property
 import numpy as np
 import pytensor.tensor as pt
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.distributions.observed import Observed
 from ppdinf.distributions.observed_measurements import ObservedMeasurements, forest_of_sums, nested_sums
 from ppdinf.fiber.nested_sums.join_tree import Forest
@@ -28,8 +28,6 @@ from ppdinf.lattice.rows import Rows
 from ppdinf.measurements.entries import Entries
 
 INFINITE = 2000.0  # replaces infinite natural parameters: a positive count at rate 0 has probability exp(-2000)
-
-type Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,13 +158,13 @@ class Lines:
         of_groups = pt.zeros(self.lower.size)[self.ties.group].inc(self.ties.step * eta)
         return of_groups, log_normaliser - self.origin * eta, Rows.each(self.added(log_h.whole))
 
-    def added(self, of_cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    def added(self, of_cells: Reals) -> Reals:
         """Add numbers as `weights` does."""
         result = np.zeros(self._inside.shape)
         np.add.at(result, self.ties.group, np.take_along_axis(of_cells, self._column, axis=1))
         return np.where(self._inside, result, -np.inf)
 
-    def of_cells(self, of_integers: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of_cells(self, of_integers: Reals) -> Reals:
         """Return probabilities of the counts of the cells, shape (d, width), from those of the integers."""
         inside, result = self._inside[self.ties.group], np.zeros((self.origin.size, self._width))
         rows = np.broadcast_to(np.arange(self.origin.size)[:, None], inside.shape)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from scipy.special import gammaln, xlogy
 
 from ppdinf._internal.pymc_compat import (
@@ -33,6 +32,7 @@ from ppdinf._internal.pymc_compat import (
     ancestors,
     graph_inputs,
 )
+from ppdinf._internal.values import Array, Flags, Integers, Reals
 from ppdinf.distributions.data_models import constant
 
 CERTAIN = 2000.0  # replaces infinite log odds: a count other than n has probability exp(-2000)
@@ -43,10 +43,10 @@ class NaturalForm(NamedTuple):
 
     eta: TensorVariable
     log_normaliser: TensorVariable
-    log_h: Callable[..., NDArray[np.float64]]
-    columns: tuple[NDArray[Any], ...] = ()  # a number of each cell, shape (d,), on which its ``h`` depends
+    log_h: Callable[..., Reals]
+    columns: tuple[Array, ...] = ()  # a number of each cell, shape (d,), on which its ``h`` depends
 
-    def of_cells(self, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def of_cells(self, cells: Integers, counts: Integers) -> Reals:
         """Return ``log h`` of counts of some cells, shape (k, n)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.log_h(counts, *(column[cells, None] for column in self.columns))
@@ -82,7 +82,7 @@ def natural_form(table: TensorVariable, shape: tuple[int, ...]) -> NaturalForm |
     )  # fmt: skip
 
 
-def _log_binomial(x: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.float64]:
+def _log_binomial(x: Integers, size: Integers) -> Reals:
     """Return the log of binomial coefficients."""
     return _inside((x >= 0) & (x <= size), log_rising(np.maximum(size - x, 0) + 1, x) - gammaln(x + 1))
 
@@ -117,7 +117,7 @@ def log_of_nonnegative(x: TensorVariable) -> TensorVariable:
     return pt.switch(none, -np.inf, pt.log(pt.switch(none, 1, x)))
 
 
-def log_rising[X: (NDArray[np.float64], TensorVariable)](c: X, x: X) -> X:
+def log_rising[X: (Reals, TensorVariable)](c: X, x: X) -> X:
     """Return ``log Gamma(c + x) - log Gamma(c)`` without cancellation for large c, by Stirling's series."""
     xp, log_gamma = (pt, pt.gammaln) if isinstance(c, TensorVariable) else (np, gammaln)
     large = xp.maximum(c, 1e3)
@@ -127,7 +127,7 @@ def log_rising[X: (NDArray[np.float64], TensorVariable)](c: X, x: X) -> X:
     return xp.where(c > 1e3, series, log_gamma(c + x) - log_gamma(c))
 
 
-def _inside(support: NDArray[np.bool_], log_h: NDArray[np.float64]) -> NDArray[np.float64]:
+def _inside(support: Flags, log_h: Reals) -> Reals:
     return np.where(support, log_h, -np.inf)
 
 
@@ -140,9 +140,9 @@ class GammaForm(NamedTuple):
     parameters: TensorVariable
     constant: TensorVariable
     has: tuple[bool, bool, bool]
-    first: NDArray[np.int64]
-    segment: NDArray[np.float64]
-    ends: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    first: Integers
+    segment: Reals
+    ends: tuple[Reals, Reals] | None = None
 
 
 class _Cells(NamedTuple):
@@ -153,15 +153,15 @@ class _Cells(NamedTuple):
     alpha: TensorVariable | None = None
     beta: TensorVariable | None = None
     low: TensorVariable | float = 1.0
-    high: NDArray[np.float64] | None = None
+    high: Reals | None = None
 
 
 def gamma_form(
     dist: TensorVariable,
     shape: tuple[int, ...],
-    log_noise: NDArray[np.float64],
-    lower: NDArray[np.int64],
-    kept: NDArray[np.bool_],
+    log_noise: Reals,
+    lower: Integers,
+    kept: Flags,
     table: TensorVariable,
     dependents: Sequence[TensorVariable] = (),
     values: Sequence[TensorVariable] = (),
@@ -225,10 +225,7 @@ def _with_dependent(
 
 
 def natural_dependent(
-    dependent: TensorVariable,
-    value: TensorVariable,
-    table: TensorVariable,
-    shape: tuple[int, ...],
+    dependent: TensorVariable, value: TensorVariable, table: TensorVariable, shape: tuple[int, ...]
 ) -> NaturalForm | None:
     """Return the density of known numbers given each count, an exponential family of the counts, or None."""
     form, known = form_of_counts(dependent, table), constant(value)
@@ -237,7 +234,7 @@ def natural_dependent(
     eta, slope, is_binomial = form
     v = known.astype(np.float64)
 
-    def log_h(counts: NDArray[np.int64], v: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_h(counts: Integers, v: Reals) -> Reals:
         inside = (v >= 0) & (counts >= (v if is_binomial else 0))
         x = np.where(inside, counts, v)
         return _inside(inside, (log_rising(x - v + 1, v) if is_binomial else xlogy(v, x)) - gammaln(v + 1))
@@ -288,9 +285,7 @@ def is_table(x: Variable, table: TensorVariable) -> bool:
     return x is table
 
 
-def noise_segments(
-    log_noise: NDArray[np.float64], lower: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]] | None:
+def noise_segments(log_noise: Reals, lower: Integers) -> tuple[Integers, Reals] | None:
     """Return log weights as concave quadratic polynomials on at most two runs of counts per row, or None."""
     first, segments = [0], []
     for row, low in zip(log_noise, lower, strict=True):
@@ -314,7 +309,7 @@ def noise_segments(
     return np.array(first, dtype=np.int64), np.array(segments, dtype=np.float64).reshape(-1, 6)
 
 
-def _quadratic(y: NDArray[np.float64]) -> tuple[float, float, float] | None:
+def _quadratic(y: Reals) -> tuple[float, float, float] | None:
     """Return coefficients of a concave polynomial of degree 2 in 0, 1, ... that equals the numbers, or None."""
     last = y.size - 1
     slope = (y[-1] - y[0]) / max(last, 1)

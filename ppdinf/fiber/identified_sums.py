@@ -24,9 +24,9 @@ from time import monotonic
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from ppdinf._internal.progress import progress
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.nested_sums.join_tree import Forest, forest_of
 from ppdinf.lattice.fiber_tables import EXACT, PASSES, cell_intervals
@@ -38,8 +38,6 @@ GAIN = 0.02  # share of the undecided ends that such a programme must decide for
 
 STEP = 2.0**20  # largest change of a cell by the integers that prove an infinite end
 
-type Reals = NDArray[np.float64]
-type Flags = NDArray[np.bool_]
 type Ends = tuple[Reals, Reals]
 
 
@@ -144,7 +142,7 @@ def _by_programmes(
     return first, last, exact
 
 
-def _blocks(matrix: sp.csr_array, free: NDArray[np.int64]) -> NDArray[np.int64]:
+def _blocks(matrix: sp.csr_array, free: Integers) -> Integers:
     """Return the independent block of each free cell: cells that rows connect."""
     inside = sp.csr_array(sp.csc_array(matrix)[:, free]).astype(float)
     bipartite = sp.block_array([[None, inside], [inside.T, None]], format="csr")

@@ -11,15 +11,13 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.fiber import fixed_nodes as at
 from ppdinf.fiber.fixed_nodes import ABSENT, FREQUENCIES, GROUP, KIND, MOST_ENDS, PANEL, POINT, SHIFT, FixedNodes
 from ppdinf.fiber.gamma_ratios import BEGIN, CONSTANT, END, LINEAR, ORIGIN, SQUARE, stirling
 from ppdinf.fiber.sums_given_totals.gauss_nodes import gauss_rule
-
-type Reals = NDArray[np.float64]
 
 _stirling: Callable[[Reals], Reals] = stirling.py_func  # type: ignore[attr-defined]  # also of arrays
 SHAPES = (0.3, 1.0, 4.0, 16.0)
@@ -75,7 +73,7 @@ class _Cell:
         log_p = log_p + np.log(self.width)
         return np.exp(log_p - _log_sum(log_p)[:, None])
 
-    def noise(self, x: Reals, of: NDArray[np.int64]) -> tuple[Reals, Reals]:
+    def noise(self, x: Reals, of: Integers) -> tuple[Reals, Reals]:
         """Return the log noise of given segments at real numbers, and its derivative."""
         part = self.segment[of].T
         off = x - part[ORIGIN]
@@ -240,7 +238,7 @@ def _points(cell: _Cell, precision: Reals) -> tuple[Reals, Reals, Reals]:
     return kind, point, ellipse
 
 
-def _grid(cells: list[_Cell], times: NDArray[np.int64]) -> tuple[int, int, float]:
+def _grid(cells: list[_Cell], times: Integers) -> tuple[int, int, float]:
     """Return modulus and number of frequencies of a group of different cells, and a rate for Chernoff's inequality."""
     flat = slice(0, None, len(SLOPES) + len(MODES))  # references without a slope at the most likely count
     variance = sum(n * cell.variance[flat] for n, cell in zip(times, cells, strict=True))
@@ -274,7 +272,7 @@ def no_nodes(cells: int, totals: int) -> FixedNodes:
 
 
 def plan_nodes(
-    has: Sequence[int], first: NDArray[np.int64], segment: Reals, low: Reals, high: Reals, block: NDArray[np.int64],
+    has: Sequence[int], first: Integers, segment: Reals, low: Reals, high: Reals, block: Integers,
     totals: int,
 ) -> FixedNodes:  # fmt: skip
     """Return the nodes of all cells, for groups with given totals and free cells (block -1)."""

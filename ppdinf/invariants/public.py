@@ -257,7 +257,11 @@ def bind(public: Public, frame: Frame, cells: Integers, values: Values | None = 
     empty = np.zeros(frame.size, dtype=bool)
     empty[A[zero_rows].indices] = True
     if values is None:
-        stated = _read_off(A, cells, names)
+        sums = exact_product(A, cells)
+        large = np.flatnonzero(np.abs(sums) > LARGEST)
+        if large.size:
+            raise CountError(f"the sum of {names[large[0]]!r} exceeds 2**53: publish smaller sums or smaller weights")
+        stated = sums.astype(np.int64)
         stated[zero_rows] = 0  # structural zeros hold for every table
     else:
         stated = _by_row(values, names, zero_rows)
@@ -275,14 +279,6 @@ def bind(public: Public, frame: Frame, cells: Integers, values: Values | None = 
 def _stack(frame: Frame, parts: list[sp.csr_array]) -> sp.csr_array:
     filled = [part for part in parts if part.shape[0]] or [no_rows(frame)]
     return filled[0] if len(filled) == 1 else sp.csr_array(sp.vstack(filled))
-
-
-def _read_off(A: sp.csr_array, cells: Integers, names: Sequence[str]) -> Integers:
-    sums = exact_product(A, cells)
-    large = np.flatnonzero(np.abs(sums) > LARGEST)
-    if large.size:
-        raise CountError(f"the sum of {names[large[0]]!r} exceeds 2**53: publish smaller sums or smaller weights")
-    return sums.astype(np.int64)
 
 
 def _by_row(values: Values, names: Sequence[str], zero_rows: Flags) -> Integers:

@@ -229,7 +229,13 @@ def kernel(A: MatrixLike, *, row_names: Sequence[str] | None = None) -> Lattice:
     3
     """
     matrix = integer_matrix(A, row_names)
-    classes, representatives = _constrained_classes(matrix)
+    # equal columns, with a separate class for every zero column
+    classes, representatives = equal_columns(matrix)
+    free = np.flatnonzero(np.diff(matrix.indptr) == 0)
+    if free.size > 1:
+        classes = classes.copy()
+        classes[free[1:]] = representatives.size + np.arange(free.size - 1)
+        representatives = np.concatenate([representatives, free[1:]])
     reduced = matrix[:, representatives]
     routes = ["equal columns"] if representatives.size < matrix.shape[1] else []
     basis = _class_kernel(reduced, routes)
@@ -243,17 +249,6 @@ def support_components(basis: sparse.csc_array) -> Integers:
     entries = basis.tocoo()
     graph = sparse.coo_array((np.ones(entries.nnz, np.int8), (entries.row, n + entries.col)), (n + m, n + m))
     return connected_components(graph, directed=False)[1][:n].astype(np.int64)
-
-
-def _constrained_classes(matrix: sparse.csc_array) -> tuple[Integers, Integers]:
-    """Return equal columns, with a separate class for every zero column."""
-    classes, representatives = equal_columns(matrix)
-    free = np.flatnonzero(np.diff(matrix.indptr) == 0)
-    if free.size > 1:
-        classes = classes.copy()
-        classes[free[1:]] = representatives.size + np.arange(free.size - 1)
-        representatives = np.concatenate([representatives, free[1:]])
-    return classes, representatives
 
 
 def _class_kernel(matrix: sparse.csc_array, routes: list[str]) -> sparse.csc_array:

@@ -84,7 +84,18 @@ def _solve(rows: dict[int, SparseRow], totals: dict[int, int]) -> SparseRow:
         values.append(totals[i] // content)
     steps = eliminate_units(primitive)
     if not steps.rows:
-        return _hermite_solution(names, primitive, values)
+        cells = sorted(set().union(*primitive))
+        hermite, transform = fmpz_mat(dense_integers(primitive, cells)).transpose().hnf(transform=True)
+        v: list[int] = []
+        for row in hermite.tolist():
+            pivot = next((p for p, entry in enumerate(row) if entry), None)
+            if pivot is None:
+                break
+            rest = values[pivot] - sum(int(hermite[i, pivot]) * v[i] for i in range(len(v)))
+            if rest % int(row[pivot]):
+                raise _FractionalError(names[: pivot + 1])
+            v.append(rest // int(row[pivot]))
+        return {j: sum(int(transform[i, at]) * v[i] for i in range(len(v))) for at, j in enumerate(cells)}
     staged: list[int] = []
     for i in steps.rows:
         staged.append(values[i] - sum(f * staged[t] for t, f in steps.lower[i].items()))
@@ -97,18 +108,3 @@ def _solve(rows: dict[int, SparseRow], totals: dict[int, int]) -> SparseRow:
         rest = sum(factor * x.get(j, 0) for j, factor in row.items() if j != column)
         x[column] = row[column] * (value - rest)
     return x
-
-
-def _hermite_solution(names: list[int], rows: list[SparseRow], values: list[int]) -> SparseRow:
-    cells = sorted(set().union(*rows))
-    hermite, transform = fmpz_mat(dense_integers(rows, cells)).transpose().hnf(transform=True)
-    v: list[int] = []
-    for row in hermite.tolist():
-        pivot = next((p for p, entry in enumerate(row) if entry), None)
-        if pivot is None:
-            break
-        rest = values[pivot] - sum(int(hermite[i, pivot]) * v[i] for i in range(len(v)))
-        if rest % int(row[pivot]):
-            raise _FractionalError(names[: pivot + 1])
-        v.append(rest // int(row[pivot]))
-    return {j: sum(int(transform[i, at]) * v[i] for i in range(len(v))) for at, j in enumerate(cells)}

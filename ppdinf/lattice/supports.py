@@ -118,7 +118,13 @@ def _solve(
     programme.rows(missing, missing, (A, x))
     programme.rows(limits - exact_product(B, base), np.inf, (B, x))
     # a cell with holes is in one of its segments, which a binary variable for each segment chooses
-    cell, first, last = _segments(support)
+    rows = np.flatnonzero(support.holes)
+    padded = np.pad(support.possible[rows].astype(np.int8), ((0, 0), (1, 1)))
+    change = np.diff(padded, axis=1)
+    row, begin = np.nonzero(change == 1)
+    _, end = np.nonzero(change == -1)
+    cell = rows[row]
+    first, last = support.lower[cell] + begin, support.lower[cell] + end - 1
     chosen = programme.variables(cell.size, 0.0, 0.0, 1.0)
     with_holes, row = np.unique(cell, return_inverse=True)
     at, shape = (row, np.arange(cell.size)), (with_holes.size, cell.size)
@@ -135,13 +141,3 @@ def _solve(
     if not (agrees and inside.all() and support.rows.values[support.rows.of, table - support.lower].all()):
         return None
     return table
-
-
-def _segments(support: Support) -> tuple[Integers, Integers, Integers]:
-    """Return cell, first and last count of every segment, for cells with holes."""
-    rows = np.flatnonzero(support.holes)
-    padded = np.pad(support.possible[rows].astype(np.int8), ((0, 0), (1, 1)))
-    change = np.diff(padded, axis=1)
-    row, begin = np.nonzero(change == 1)
-    _, end = np.nonzero(change == -1)
-    return rows[row], support.lower[rows[row]] + begin, support.lower[rows[row]] + end - 1

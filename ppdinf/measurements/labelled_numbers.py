@@ -85,7 +85,15 @@ def onto_rows(numbers: object, names: Sequence[str], frame: Frame, description: 
     """Reorder numbers to the rows of a statement."""
     labelled = _as_series(numbers, names, frame, description)
     if labelled is None:
-        return _by_position(numbers, names, frame, description)
+        ordered = np.asarray(np.ma.filled(np.ma.asarray(numbers, dtype=object), np.nan), dtype=object)
+        expected: list[tuple[int, ...]] = [(len(names),), *([()] if len(names) == 1 else [])]
+        if isinstance(names, CellNames) and names.by:
+            expected.append(tuple(frame.codes(by)[1].size for by in names.by))
+        if ordered.shape not in expected or ordered.size != len(names):
+            raise LabelError(
+                f"{description} have the shape {ordered.shape}, but there are {len(names)} sums, such as {names[0]!r}"
+            )
+        return ordered.ravel()
     index, keys = _keys(labelled.index, names, frame, description)
     if index.has_duplicates:
         raise LabelError(f"{description} contain {_shown(index[index.duplicated()][0])} twice")
@@ -112,34 +120,30 @@ def _as_series(numbers: object, names: Sequence[str], frame: Frame, description:
     if isinstance(numbers, pd.DataFrame):
         return numbers.stack(list(range(numbers.columns.nlevels)), future_stack=True)  # type: ignore[return-value]
     if isinstance(numbers, xr.DataArray) and numbers.ndim:
-        return _of_dataarray(numbers, names, frame, description)
+        # a dimension without labels has the labels of the table, in the order of the table
+        by = names.by if isinstance(names, CellNames) else ()
+        bare = [dim for dim in numbers.dims if dim not in numbers.indexes]
+        if bare and not by and numbers.ndim == 1:
+            if bare[0] in frame.coords and not (isinstance(names, GroupNames) and bare[0] == names.dim):
+                raise LabelError(
+                    f"{description} have the dimension {bare[0]!r}, which is not a dimension of the sums, such as "
+                    f"{names[0]!r}"
+                )
+            return None
+        if bare and set(numbers.dims) != set(by):
+            raise LabelError(
+                f"{description} have the dimensions {numbers.dims}, but the sums have {by}: use the same names"
+            )
+        coords: dict[Hashable, object] = {name: numbers.coords[name] for name in numbers.indexes}
+        for dim in bare:
+            known = frame.codes(str(dim))[1]
+            if known.size != numbers.sizes[dim]:
+                raise LabelError(
+                    f"{description} have {numbers.sizes[dim]} entries along {dim!r}, which has {known.size} labels"
+                )
+            coords[dim] = known
+        return numbers.drop_vars(numbers.coords).assign_coords(coords).to_series()
     return numbers if isinstance(numbers, pd.Series) else None
-
-
-def _of_dataarray(numbers: xr.DataArray, names: Sequence[str], frame: Frame, description: str) -> pd.Series | None:
-    """Label each dimension; a dimension without labels has the labels of the table, in the order of the table."""
-    by = names.by if isinstance(names, CellNames) else ()
-    bare = [dim for dim in numbers.dims if dim not in numbers.indexes]
-    if bare and not by and numbers.ndim == 1:
-        if bare[0] in frame.coords and not (isinstance(names, GroupNames) and bare[0] == names.dim):
-            raise LabelError(
-                f"{description} have the dimension {bare[0]!r}, which is not a dimension of the sums, such as "
-                f"{names[0]!r}"
-            )
-        return None
-    if bare and set(numbers.dims) != set(by):
-        raise LabelError(
-            f"{description} have the dimensions {numbers.dims}, but the sums have {by}: use the same names"
-        )
-    coords: dict[Hashable, object] = {name: numbers.coords[name] for name in numbers.indexes}
-    for dim in bare:
-        labels = frame.codes(str(dim))[1]
-        if labels.size != numbers.sizes[dim]:
-            raise LabelError(
-                f"{description} have {numbers.sizes[dim]} entries along {dim!r}, which has {labels.size} labels"
-            )
-        coords[dim] = labels
-    return numbers.drop_vars(numbers.coords).assign_coords(coords).to_series()
 
 
 def _keys(index: pd.Index, names: Sequence[str], frame: Frame, description: str) -> tuple[pd.Index, pd.Index]:
@@ -169,19 +173,6 @@ def _may_be_names(index: pd.Index, names: Sequence[str]) -> bool:
 
 def _plain(index: pd.Index) -> pd.Index:
     return pd.Index(index.to_flat_index(), dtype=object)
-
-
-def _by_position(numbers: object, names: Sequence[str], frame: Frame, description: str) -> Array:
-    """Return unlabelled numbers in the order of the rows, whose shape they must have."""
-    ordered = np.asarray(np.ma.filled(np.ma.asarray(numbers, dtype=object), np.nan), dtype=object)
-    expected: list[tuple[int, ...]] = [(len(names),), *([()] if len(names) == 1 else [])]
-    if isinstance(names, CellNames) and names.by:
-        expected.append(tuple(frame.codes(by)[1].size for by in names.by))
-    if ordered.shape not in expected or ordered.size != len(names):
-        raise LabelError(
-            f"{description} have the shape {ordered.shape}, but there are {len(names)} sums, such as {names[0]!r}"
-        )
-    return ordered.ravel()
 
 
 def _shown(label: object) -> str:

@@ -45,14 +45,6 @@ def _losses(loss: Callable[[Array, Array], float], tables: Integers, shape: tupl
     return losses
 
 
-def _sensitivity(losses: Reals, tables: Integers, reach: float) -> float:
-    """Return the largest ``|loss(y, x) - loss(y, x')|`` over all y and all x, x' within l1 distance `reach`."""
-    near = (np.abs(tables - x).sum(axis=1) <= reach for x in tables)
-    return max(
-        float(np.abs(losses[close] - losses_of_x).max()) for losses_of_x, close in zip(losses, near, strict=True)
-    )
-
-
 @dataclass(frozen=True)
 class WassersteinExponential(Weighted):
     """Integer tables that keep all public sums and bounds, under a Pufferfish guarantee.
@@ -281,7 +273,10 @@ class StatedLoss(WassersteinExponential):
                 "statements: use the loss 'l1' or 'l2', or make more public"
             )
         losses = _losses(self.loss, tables, system.frame.shape)  # type: ignore[arg-type]
-        sigma = _sensitivity(losses, tables, float(self.sensitivity))
+        near = (np.abs(tables - x).sum(axis=1) <= float(self.sensitivity) for x in tables)
+        sigma = max(
+            float(np.abs(losses[close] - losses_of_x).max()) for losses_of_x, close in zip(losses, near, strict=True)
+        )
         if not sigma and len(tables) > 1:
             raise PrivacyError(
                 f"the loss is constant between tables within distance {float(self.sensitivity):g} of each other: give "

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable, Transform
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.distributions.marginal_logp import fixed
 from ppdinf.models.neighbours import Spectrum
 from ppdinf.models.whitening import NormalData, in_graph, whitening_transform
@@ -19,19 +19,19 @@ TYPICAL_MIXING = 0.5  # share of the structured effect in the variance, for the 
 class NormalLikelihood(NamedTuple):
     """Normal approximation of the likelihood of the effects of a label."""
 
-    fitted: NDArray[np.float64]
-    response: NDArray[np.float64]
-    information: NDArray[np.float64]
+    fitted: Reals
+    response: Reals
+    information: Reals
     spread: float  # approximate posterior standard deviation of the log of the effects' standard deviation
 
 
 class GroupLikelihood(NamedTuple):
     """Normal approximation of the likelihood of weighted averages of effects within each coarser label."""
 
-    group: NDArray[np.int64]
-    share: NDArray[np.float64]
-    response: NDArray[np.float64]
-    information: NDArray[np.float64]
+    group: Integers
+    share: Reals
+    response: Reals
+    information: Reals
 
 
 class Rescaled(Transform):
@@ -62,7 +62,7 @@ class StandardNormal(Transform):
     name = "standard_normal"
     ndim_supp = 1
 
-    def __init__(self, base: NDArray[np.float64], likelihood: NormalLikelihood, groups: GroupLikelihood) -> None:
+    def __init__(self, base: Reals, likelihood: NormalLikelihood, groups: GroupLikelihood) -> None:
         order = np.argsort(groups.group, kind="stable")
         start = np.searchsorted(groups.group[order], np.arange(groups.response.size + 1))
         of_each = np.array(
@@ -98,12 +98,19 @@ class StandardSpectral(Transform):
     name = "standard_spectral"
     ndim_supp = 1
 
-    def __init__(
-        self, base: NDArray[np.float64], likelihood: NormalLikelihood, groups: GroupLikelihood, prior: Spectrum
-    ) -> None:
+    def __init__(self, base: Reals, likelihood: NormalLikelihood, groups: GroupLikelihood, prior: Spectrum) -> None:
         V, d = prior
         v0 = TYPICAL_MIXING * d + 1 - TYPICAL_MIXING
-        H, score = _information(likelihood, groups)
+        # the information matrix H of the levels, and their score where all effects are 0
+        k, w, group, n = likelihood.information, groups.share, groups.group, groups.response.size
+        total = np.bincount(group, k, minlength=n)
+        precision = groups.information
+        same = group[:, None] == group
+        per_total = np.where(total > 0, 1 / np.where(total > 0, total, 1), 0)
+        contrast = np.diag(k) - same * np.outer(k * per_total[group], k)
+        average = np.bincount(group, w * likelihood.fitted, minlength=n) + groups.response
+        score = contrast @ likelihood.response + w * (precision * average)[group]
+        H = contrast + same * np.outer(w * precision[group], w)
         half = V * np.sqrt(v0)
         self.root, self.mean0 = np.sqrt(v0), V.T @ base
         k, E = np.linalg.eigh(half.T @ H @ half)
@@ -133,18 +140,3 @@ class StandardSpectral(Transform):
     def log_jac_det(self, value: TensorVariable, *inputs: TensorVariable) -> TensorVariable:
         """Return the log Jacobian determinant of `backward`."""
         return pt.log(self._scales(inputs)[0]).sum() + np.log(self.root).sum()
-
-
-def _information(
-    likelihood: NormalLikelihood, groups: GroupLikelihood
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the information matrix of the levels, and their score where all effects are 0."""
-    k, w, group, n = likelihood.information, groups.share, groups.group, groups.response.size
-    total = np.bincount(group, k, minlength=n)
-    precision = groups.information
-    same = group[:, None] == group
-    per_total = np.where(total > 0, 1 / np.where(total > 0, total, 1), 0)
-    contrast = np.diag(k) - same * np.outer(k * per_total[group], k)
-    average = np.bincount(group, w * likelihood.fitted, minlength=n) + groups.response
-    score = contrast @ likelihood.response + w * (precision * average)[group]
-    return contrast + same * np.outer(w * precision[group], w), score

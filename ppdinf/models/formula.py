@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from jinja2 import Environment, Template
+from jinja2 import Environment
 
 from ppdinf.errors import LabelError, ModelError
 from ppdinf.models.label_effects import log_rates
@@ -153,7 +153,13 @@ def translate(formula: str, release: Release, family: Family = "poisson", data: 
         raise ModelError(f"the counts {name!r} must have another name than the columns {known}")
     if trials is not None and trials not in cells:
         raise ModelError(f"the trials {trials!r} must be one of the columns {known}")
-    design = _design(right, cells)
+    design_matrices = _parser()
+    try:
+        design = design_matrices(right, cells, "error", extra_namespace=FUNCTIONS)
+    except KeyError as error:
+        raise ModelError(f"the formula uses {error}, but the cells have {', '.join(map(str, cells))}") from error
+    except Exception as error:  # the parser has several own classes of errors
+        raise ModelError(f"the formula cannot be read: {error}") from error
     common = design.common.terms if design.common else {}
     if "Intercept" not in common:
         raise ModelError("the formula has no intercept: change the code of the formula with one (source())")
@@ -168,7 +174,9 @@ def translate(formula: str, release: Release, family: Family = "poisson", data: 
         published = (*release.dims, *release.frame.coords)
         ready = [group["label"] for group in groups if not group["slope"] and group["label"] in published]
         groups = [group for group in groups if group["slope"] or group["label"] not in ready]
-    return _template().render(
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters["repr"] = repr
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         name=name,
         trials=trials,
         right=right,
@@ -179,12 +187,6 @@ def translate(formula: str, release: Release, family: Family = "poisson", data: 
         groups=groups,
         ready=ready,
     )
-
-
-def _template() -> Template:
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    environment.filters["repr"] = repr
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
 
 
 def _sides(formula: str, family: Family) -> tuple[str, str | None, str]:
@@ -232,16 +234,6 @@ def _parser() -> Any:
     except ImportError:
         raise ImportError("formulas need the package formulae: pip install formulae", name="formulae") from None
     return design_matrices
-
-
-def _design(right: str, cells: pd.DataFrame) -> Any:
-    design_matrices = _parser()
-    try:
-        return design_matrices(right, cells, "error", extra_namespace=FUNCTIONS)
-    except KeyError as error:
-        raise ModelError(f"the formula uses {error}, but the cells have {', '.join(map(str, cells))}") from error
-    except Exception as error:  # the parser has several own classes of errors
-        raise ModelError(f"the formula cannot be read: {error}") from error
 
 
 def _column(k: int, term: str, labels: list[str]) -> dict[str, Any]:

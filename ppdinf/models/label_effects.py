@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 
 from ppdinf._internal.pymc_compat import TensorVariable
-from ppdinf._internal.values import Symbolic
+from ppdinf._internal.values import Integers, Reals, Symbolic
 from ppdinf.errors import ModelError
 from ppdinf.models.effect_coordinates import (
     GroupLikelihood,
@@ -33,13 +32,13 @@ LOWEST_RATIO = 0.1  # lower bound on fitted over expected sums in the rough fit
 class RoughFit(NamedTuple):
     """Rough fit of expected counts of cells and of effects of labels."""
 
-    noisy: NDArray[np.float64]
-    expected: NDArray[np.float64]
+    noisy: Reals
+    expected: Reals
     noise: float  # variance of the noise of a cell
     overall: float
-    codes: dict[str, NDArray[np.int64]]
+    codes: dict[str, Integers]
     public: dict[str, bool]
-    effects: dict[str, NDArray[np.float64]]
+    effects: dict[str, Reals]
 
     def likelihood(self, name: str, held: bool = False) -> NormalLikelihood:
         """Return working responses of the effects of a label and their information."""
@@ -59,11 +58,7 @@ class RoughFit(NamedTuple):
         )
 
     def group_likelihood(
-        self,
-        codes: NDArray[np.int64],
-        above: NDArray[np.int64],
-        likelihood: NormalLikelihood,
-        coarser: NormalLikelihood | None,
+        self, codes: Integers, above: Integers, likelihood: NormalLikelihood, coarser: NormalLikelihood | None
     ) -> GroupLikelihood:
         """Return the likelihood of averages within coarser labels, informed by the sums of the coarser labels."""
         group, size = parents(codes, above), np.bincount(codes, self.expected)
@@ -75,13 +70,13 @@ class RoughFit(NamedTuple):
         )
 
 
-def shares(group: NDArray[np.int64], size: NDArray[np.float64]) -> NDArray[np.float64]:
+def shares(group: Integers, size: Reals) -> Reals:
     """Return the share of each element in its group; equal shares if all elements of a group are 0."""
     log_total = np.bincount(group, size)[group]
     return np.where(log_total > 0, size / np.where(log_total > 0, log_total, 1), 1 / np.bincount(group)[group])
 
 
-def rough_fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, NDArray[np.int64]]) -> RoughFit:
+def rough_fit(release: Release, at_risk: Reals, codes: dict[str, Integers]) -> RoughFit:
     """Fit effects by coordinate-wise iteration, each shrunk according to noise and a typical spread."""
     noisy, noise = release.table.values.ravel().astype(float), (release.likelihood.support_radius / RADIUS_IN_SD) ** 2
     overall = float(np.log(max(noisy.sum(), 1) / at_risk.sum()))
@@ -99,7 +94,7 @@ def rough_fit(release: Release, at_risk: NDArray[np.float64], codes: dict[str, N
     return RoughFit(noisy, expected, noise, overall, codes, public, effects)
 
 
-def _all_public(release: Release, codes: NDArray[np.int64]) -> bool:
+def _all_public(release: Release, codes: Integers) -> bool:
     """Return whether the sum over the cells of every label is public."""
     A = release.public.A.tocsr()
     rows = {
@@ -108,12 +103,12 @@ def _all_public(release: Release, codes: NDArray[np.int64]) -> bool:
     return all(tuple(np.flatnonzero(codes == label)) in rows for label in range(codes.max() + 1))
 
 
-def is_nested(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> bool:
+def is_nested(codes: Integers, coarser: Integers) -> bool:
     """Return whether every label lies within a single coarser label."""
     return np.array_equal(parents(codes, coarser)[codes], coarser)
 
 
-def parents(codes: NDArray[np.int64], coarser: NDArray[np.int64]) -> NDArray[np.int64]:
+def parents(codes: Integers, coarser: Integers) -> Integers:
     """Return the coarser label in which each label lies."""
     return coarser[np.unique(codes, return_index=True)[1]]
 
@@ -126,7 +121,7 @@ def log_rates(
     release: Release,
     effects: list[str],
     *,
-    exposure: str | NDArray[np.float64] | None = None,
+    exposure: str | Reals | None = None,
     spatial: Mapping[str, Adjacency] | None = None,
     temporal: str | None = None,
 ) -> TensorVariable:
@@ -208,7 +203,7 @@ def log_rates(
             line.insert(0, name)
     crossing = _Sum(np.zeros(at_risk.size), np.zeros(at_risk.size))  # one element per cell
     # effects of crossing labels, relative to the finest labels added before that contain them
-    ends: list[tuple[NDArray[np.int64], _Sum]] = [(top, _Sum(np.zeros(1), np.zeros(1)))]
+    ends: list[tuple[Integers, _Sum]] = [(top, _Sum(np.zeros(1), np.zeros(1)))]
     for name in [name for name in finer if name not in line]:
         codes = fit.codes[name]
         above, base = next(end for end in reversed(ends) if is_nested(codes, end[0]))
@@ -239,16 +234,16 @@ class _Sum(NamedTuple):
     """Sum of effects, as symbolic variables and as fitted values."""
 
     drawn: Symbolic
-    fitted: NDArray[np.float64]
+    fitted: Reals
 
-    def of(self, codes: NDArray[np.int64]) -> _Sum:
+    def of(self, codes: Integers) -> _Sum:
         return _Sum(self.drawn[codes], self.fitted[codes])
 
     def plus(self, other: _Sum) -> _Sum:
         return _Sum(self.drawn + other.drawn, self.fitted + other.fitted)
 
 
-def _log_sums(group: NDArray[np.int64], size: NDArray[np.float64], terms: _Sum) -> _Sum:
+def _log_sums(group: Integers, size: Reals, terms: _Sum) -> _Sum:
     """Return logarithms of expected sums over groups, relative to the fitted sums."""
     none = np.zeros(group.max() + 1)
     if isinstance(terms.drawn, np.ndarray):  # equal to the fitted values

@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.sparse.linalg import SuperLU, splu
 
+from ppdinf._internal.values import Flags, Reals
 from ppdinf.errors import ModelError, PrivacyError
 from ppdinf.invariants import Public
 from ppdinf.laws.law import IntegerLaw
@@ -41,8 +41,6 @@ REFINEMENTS, SOLVED = 10, 1e-12  # largest number of refinements, and relative r
 WIDEST = 1e10  # largest ratio of two variances
 UNBIASED = 1e-10  # largest bias by rounding, relative to the largest weight of a sum
 COLUMNS = 256  # right-hand sides that are solved together
-
-type Reals = NDArray[np.float64]
 
 
 class LeastSquares:
@@ -109,7 +107,7 @@ class LeastSquares:
             solved += self._factors.solve(left)
         return solved
 
-    def _weights(self, sums: sp.csr_array) -> tuple[Reals, NDArray[np.bool_]]:
+    def _weights(self, sums: sp.csr_array) -> tuple[Reals, Flags]:
         """Return the weights w of the numbers in the estimate of each sum, shape (numbers, k), and which exist."""
         c = sums.T.toarray().astype(np.float64)
         largest = np.abs(c).max(axis=0, initial=0.0)

@@ -12,10 +12,10 @@ import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from ppdinf._internal.pymc_compat import TensorVariable, Variable
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.data_models import has_rows
 from ppdinf.distributions.marginal_logp import logp_natural, logp_table
@@ -49,15 +49,13 @@ def require_cells(law: ConfidentialRV) -> None:
         raise ModelError("of='cells' requires that every cell is in at most one public sum, with weight 1")
 
 
-def counts_of_cells(law: ConfidentialRV) -> NDArray[np.int64]:
+def counts_of_cells(law: ConfidentialRV) -> Integers:
     """Return the integers within the radius of the noise around each released cell, shape (d, size)."""
     y, reach = law.observed.y.astype(np.int64), int(np.ceil(law.observed.likelihood.support_radius))
     return np.asarray(y[:, None] + np.arange(-reach, reach + 1))
 
 
-def wider_counts(
-    law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
-) -> NDArray[np.int64] | None:
+def wider_counts(law: ConfidentialRV, counts: Integers, log_p: Reals) -> Integers | None:
     """Return wider ranges of counts if the weight at the end of a range is not negligible at this draw, or None."""
     (block, total), noise, at = law.groups, law.observed.log_counts(counts), counts.astype(np.float64)
     log_weights = log_p + noise
@@ -87,20 +85,18 @@ def wider_counts(
     return np.asarray(first[:, None] + np.arange(widest))
 
 
-def _tilted_means(log_weights: NDArray[np.float64], at: NDArray[np.float64]) -> NDArray[np.float64]:
+def _tilted_means(log_weights: Reals, at: Reals) -> Reals:
     """Return the mean count of each cell with weights times exp(t x), shape (tilts, cells)."""
     return np.array([(softmax(log_weights + t * at, axis=1) * at).sum(axis=1) for t in TILTS])
 
 
-def _is_heavy(log_weights: NDArray[np.float64], end: int) -> NDArray[np.bool_]:
+def _is_heavy(log_weights: Reals, end: int) -> Flags:
     """Return whether the weight at an end is not negligible; also if no count of the range is possible."""
     largest = log_weights.max(axis=1)
     return np.asarray((log_weights[:, end] > largest + NEGLIGIBLE) | ~np.isfinite(largest))
 
 
-def log_densities_of_cells(
-    law: ConfidentialRV, counts: NDArray[np.int64], log_p: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def log_densities_of_cells(law: ConfidentialRV, counts: Integers, log_p: Reals) -> Reals:
     """Return the log predictive density of each cell given the others."""
     (block, total), noise, size = law.groups, law.observed.log_counts(counts), counts.shape[1]
     log_weights = log_p + noise
@@ -341,8 +337,8 @@ def _pointwise(law: ConfidentialRV, given: Sequence[Variable]) -> TensorVariable
 
 
 def _data_model_of_draws(
-    table: ConfidentialTable, counts: NDArray[np.int64], posterior: xr.Dataset, model: pm.Model
-) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
+    table: ConfidentialTable, counts: Integers, posterior: xr.Dataset, model: pm.Model
+) -> Callable[[tuple[int, int]], list[Reals]]:
     """Compile the log densities of counts by the data model, as a function of a chain and a draw."""
     log_p = table.law.log_data_model(table.variable.owner.inputs, pt.constant(counts))
     return of_draws([log_p], posterior, model)

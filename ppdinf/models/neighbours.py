@@ -8,22 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components, laplacian
 
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.errors import LabelError, ModelError
 
-type Adjacency = Mapping[Any, Iterable[Any]] | pd.DataFrame | sp.sparray | sp.spmatrix | NDArray[Any]
+type Adjacency = Mapping[Any, Iterable[Any]] | pd.DataFrame | sp.sparray | sp.spmatrix | Array
 """Neighbours of each label, a frame of edges, or a matrix."""
 
 
-def path_edges(n: int) -> NDArray[np.int64]:
+def path_edges(n: int) -> Integers:
     """Return edges between consecutive numbers, shape (n - 1, 2)."""
     return np.column_stack([np.arange(n - 1), np.arange(1, n)])
 
 
-def adjacency_edges(adjacency: Adjacency, labels: Array, name: str) -> NDArray[np.int64]:
+def adjacency_edges(adjacency: Adjacency, labels: Array, name: str) -> Integers:
     """Return the edges of an adjacency as pairs of positions in `labels`, each once."""
     known = labels.tolist()
     position = {label: k for k, label in enumerate(known)}
@@ -70,9 +69,7 @@ def _is_matrix(frame: pd.DataFrame, labels: list[Any]) -> bool:
     return set(frame.index) == set(frame.columns) and (frame.shape[1] != 2 or set(frame.index) == set(labels))
 
 
-def _of_matrix(
-    matrix: Any, at: Callable[[Any], int], labels: list[Any], name: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _of_matrix(matrix: Any, at: Callable[[Any], int], labels: list[Any], name: str) -> tuple[Integers, Integers]:
     """Return rows and columns of the non-zero entries of a matrix of 0 and 1, as positions of labels."""
     order = np.arange(len(labels))
     if isinstance(matrix, pd.DataFrame):
@@ -101,11 +98,11 @@ def _of_matrix(
 class Spectrum(NamedTuple):
     """Covariance ``vectors @ diag(variances) @ vectors.T``; ``vectors`` are orthonormal, (n, n)."""
 
-    vectors: NDArray[np.float64]
-    variances: NDArray[np.float64]
+    vectors: Reals
+    variances: Reals
 
 
-def scaled_icar(edges: NDArray[np.int64], n: int) -> Spectrum:
+def scaled_icar(edges: Integers, n: int) -> Spectrum:
     """Return the spectrum of the covariance of a scaled ICAR effect."""
     graph = sp.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(n, n)).tocsr()
     _, component = connected_components(graph, directed=False)

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
 from ppdinf._internal.progress import progress
 from ppdinf._internal.pymc_compat import TensorVariable, ancestors, compile_pymc, graph_replace
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.predictions import DataModelDraws, uninformed_cells
 from ppdinf.distributions.published_ranges import possible_counts
@@ -30,8 +29,6 @@ LARGEST_SHARE = 1e-6  # posterior probability outside the window of a cell above
 TAIL = 20  # largest draws from which the scale of a tail is estimated
 CELLS = 2**12  # cells whose draws are sorted together
 DRAWS = 64  # posterior draws of the parameters at which the distribution of a table is evaluated
-
-type Reals = NDArray[np.float64]
 
 
 def outside_of_law(
@@ -52,7 +49,7 @@ def outside_of_law(
     return np.where(law.fiber.uninformed, 0.0, np.mean(marginals, axis=0))
 
 
-def outside(windows: Windows, system: System, draws: NDArray[np.int64]) -> Reals:
+def outside(windows: Windows, system: System, draws: Integers) -> Reals:
     """Estimate the posterior probability of each cell outside its window from draws of the table, shape (n, d)."""
     low, high = possible_counts(system, windows.nonnegative)
     n, d = draws.shape
@@ -268,12 +265,12 @@ def _draw_in_chains(
     rng: np.random.Generator,
     advance: Callable[[int], object],
     mode: str | None,
-) -> NDArray[np.int64]:
+) -> Integers:
     log_h, of_draw = law_of_draws(table, posterior, model, mode)
     lead = (posterior.sizes["chain"], posterior.sizes["draw"])
     warn_of_windows(table, outside_of_law(table.law, log_h, of_draw, lead))
 
-    def weights_of(at: tuple[int, int]) -> NDArray[np.float64]:
+    def weights_of(at: tuple[int, int]) -> Reals:
         advance(1)
         return of_draw(at)
 
@@ -292,21 +289,14 @@ def _draw_in_chains(
     draws = draws.reshape(lead[0] * lead[1], -1)
     draws = draws if table.law.lines is None else table.law.lines.tables(draws)
     if (free := table.law.fiber.uninformed).any():
-        draws[:, free] = _draw_uninformed(table, posterior, model, rng)
+        # cells on which nothing depends: from their data model, once per posterior draw
+        (cells,), parameters, columns = _given_draws([uninformed_cells(table.variable)], posterior, model)
+        draw = DataModelDraws(cells, parameters)
+        draws[:, free] = np.array([draw([column[at] for column in columns], rng) for at in np.ndindex(lead)])
     return draws
 
 
-def _draw_uninformed(
-    table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Draw the cells on which nothing depends from their data model, once per posterior draw."""
-    (cells,), parameters, columns = _given_draws([uninformed_cells(table.variable)], posterior, model)
-    draw = DataModelDraws(cells, parameters)
-    lead = (posterior.sizes["chain"], posterior.sizes["draw"])
-    return np.array([draw([column[at] for column in columns], rng) for at in np.ndindex(lead)])
-
-
-def outside_windows(table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model) -> NDArray[np.float64]:
+def outside_windows(table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model) -> Reals:
     """Return the posterior probability of each cell outside its window, at draws of the parameters or of the table."""
     if not table.is_marginalized:
         draws = in_model_order(posterior[table.name], table.name, model).values
@@ -316,7 +306,7 @@ def outside_windows(table: ConfidentialTable, posterior: xr.Dataset, model: pm.M
     return outside_of_law(table.law, *law_of_draws(table, posterior, model, "FAST_COMPILE"), lead)
 
 
-def warn_of_windows(table: ConfidentialTable, share: NDArray[np.float64]) -> None:
+def warn_of_windows(table: ConfidentialTable, share: Reals) -> None:
     """Warn if the posterior probability outside the window of a cell is not negligible."""
     if problem := window_problem(table.name, table.law, share):
         warnings.warn(problem, DiagnosisWarning, stacklevel=4)
@@ -324,7 +314,7 @@ def warn_of_windows(table: ConfidentialTable, share: NDArray[np.float64]) -> Non
 
 def law_of_draws(
     table: ConfidentialTable, posterior: xr.Dataset, model: pm.Model, mode: str | None = None
-) -> tuple[NDArray[np.float64] | None, Callable[[tuple[int, int]], NDArray[np.float64]]]:
+) -> tuple[Reals | None, Callable[[tuple[int, int]], Reals]]:
     """Return the distribution of the cells given everything else, as a function of chain and draw."""
     given, (by_cell, _) = table.variable.owner.inputs, dependent_factors(table.variable, model)
     form = None if by_cell else table.law.exponential_family(given)
@@ -334,13 +324,13 @@ def law_of_draws(
 
 def of_draws(
     outputs: list[TensorVariable], posterior: xr.Dataset, model: pm.Model, mode: str | None = None
-) -> Callable[[tuple[int, int]], list[NDArray[np.float64]]]:
+) -> Callable[[tuple[int, int]], list[Reals]]:
     """Compile symbolic functions of a model's variables, to be evaluated at a chain and a draw of the posterior."""
     outputs, parameters, columns = _given_draws(outputs, posterior, model)
     function = compile_pymc(parameters, outputs, mode=mode)
-    last: tuple[list[Array], list[NDArray[np.float64]]] | None = None
+    last: tuple[list[Array], list[Reals]] | None = None
 
-    def of_draw(at: tuple[int, int]) -> list[NDArray[np.float64]]:
+    def of_draw(at: tuple[int, int]) -> list[Reals]:
         nonlocal last  # a draw equal to the previous one (a rejected proposal) is not evaluated again
         given = [column[at] for column in columns]
         if last is None or not all(map(np.array_equal, given, last[0])):

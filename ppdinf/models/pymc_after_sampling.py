@@ -12,12 +12,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ppdinf._internal import pymc_patches
 from ppdinf._internal.pymc_compat import SharedVariable, TensorVariable, ancestors, vectorize_graph
-from ppdinf._internal.values import Array
+from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.factors import CellFactor
 from ppdinf.distributions.marginal_rewrite import marginal_log_density
@@ -39,8 +38,6 @@ from ppdinf.models.model_order import dims_of_draws, in_chains, of_each_draw, po
 from ppdinf.models.posterior_tables import draw_marginalized, of_draws
 
 LARGEST = 10**6  # log weights of one evaluation
-
-type Reals = NDArray[np.float64]
 
 
 class OfOneTable(NamedTuple):
@@ -83,7 +80,11 @@ def log_likelihood_of_dependent(
     cells = np.broadcast_to(factor.cells, shape).ravel()
     weights = law.weights(found.table.variable.owner.inputs, found.others)
     flat = in_chains(posterior, dims)
-    of_draw = of_draws([weights, _by_observation(factor, shape, law.possible(weights, law.counts))], flat, model)
+    counts = law.possible(weights, law.counts)
+    every = vectorize_graph(factor.density, {factor.table: counts.astype(factor.table.dtype)})
+    width = counts.shape[0]
+    by_observation = pt.broadcast_to(every, (width, *shape)).reshape((width, math.prod(shape))).T
+    of_draw = of_draws([weights, by_observation], flat, model)
     each = np.ndindex(flat.sizes["chain"], flat.sizes["draw"])
     values = np.array([_given_others(law, cells, *of_draw(at)) for at in each])
     named = model.named_vars_to_dims.get(name) or [None] * len(shape)
@@ -100,14 +101,7 @@ def _of_release(posterior: xr.Dataset, model: pm.Model, table: ConfidentialTable
     return of_each_draw(values, posterior, dims, {}, table.released.name)
 
 
-def _by_observation(factor: CellFactor, shape: tuple[int, ...], counts: TensorVariable) -> TensorVariable:
-    """Return the log density of each observation at counts, shape (width, *table shape), as a matrix."""
-    width = counts.shape[0]
-    every = vectorize_graph(factor.density, {factor.table: counts.astype(factor.table.dtype)})
-    return pt.broadcast_to(every, (width, *shape)).reshape((width, math.prod(shape))).T
-
-
-def _given_others(law: ConfidentialRV, cells: NDArray[np.int64], log_weights: Reals, of_own: Reals) -> Reals:
+def _given_others(law: ConfidentialRV, cells: Integers, log_weights: Reals, of_own: Reals) -> Reals:
     """Return the log density of each observation given all others, at one draw of the parameters."""
     result = of_own[:, 0].copy()  # observations that depend on no cell
     own = np.flatnonzero(cells >= 0)
@@ -148,18 +142,6 @@ def _given_others(law: ConfidentialRV, cells: NDArray[np.int64], log_weights: Re
     return result
 
 
-def _warn_of_unknown_constants(names: Sequence[str], model: pm.Model) -> None:
-    """Warn if log likelihoods of a release lack the constant of its noise."""
-    for table in tables_of(model):
-        if table.released.name in names and table.law.observed.log_constant is None:
-            warnings.warn(
-                f"the log likelihoods of {table.released.name!r} lack the normalizing constant of the noise, which is "
-                "not known: compare them only between models of this release with the same noise",
-                DiagnosisWarning,
-                stacklevel=3,
-            )
-
-
 def _compute_log_likelihood(
     own_function: Callable[..., Any],
     idata: xr.DataTree,
@@ -175,7 +157,14 @@ def _compute_log_likelihood(
     follow_data(model)
     observed = [var for var in model.observed_RVs if not isinstance(var.owner.op, ObservedPotentialRV)]
     names = [var.name for var in observed] if var_names is None else list(var_names)
-    _warn_of_unknown_constants(names, model)
+    for table in tables_of(model):
+        if table.released.name in names and table.law.observed.log_constant is None:
+            warnings.warn(
+                f"the log likelihoods of {table.released.name!r} lack the normalizing constant of the noise, which is "
+                "not known: compare them only between models of this release with the same noise",
+                DiagnosisWarning,
+                stacklevel=2,
+            )
     dependents = [(var, found) for var in observed if isinstance(found := of_one_table(var, model), OfOneTable)]
     own = [var.name for var, _ in dependents if var.name in names]
     # likelihoods of dependents are given the release, whose own density does not contain them

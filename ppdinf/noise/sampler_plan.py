@@ -15,7 +15,6 @@ from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact import (
     cell_elimination,
     class_sums,
-    independent,
     l2_laplace_mixture,
     lattice_gaussian,
     rejection,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 WIDEST = 2**36  # one sixteenth of the limit of Klein's sampler
 
 OFFERS: tuple[Sampler, ...] = (
-    independent.offer,  # cells outside all public sums
+    single_sums.offer_free,  # cells outside all public sums
     single_sums.offer,  # cells in classes with a public sum
     class_sums.quick_offer,  # blocks of crossing sums by elimination, if it is faster than a search for other samplers
     rejection.quick_offer,  # by rejection, if it is faster than a search for other samplers
@@ -99,7 +98,10 @@ def _sampled_parts(structure: Structure, law: Law, cells: Integers) -> tuple[lis
     for sampler in OFFERS:
         answer = sampler(structure, law, cells)
         if isinstance(answer, Offer):
-            answer = _set_up(answer)
+            try:
+                answer.draw  # noqa: B018  (set up, and kept in the offer)
+            except InvariantError as error:
+                answer = Declined(partial(str, error))
         if isinstance(answer, Offer):
             if answer.cells.size == cells.size:
                 return [answer], []
@@ -111,15 +113,6 @@ def _sampled_parts(structure: Structure, law: Law, cells: Integers) -> tuple[lis
         return [], [(cells, declined)]
     answers = [_sampled_parts(structure, law, cells[group]) for group in members(structure.blocks[cells])]
     return [part for parts, _ in answers for part in parts], [one for _, unsampled in answers for one in unsampled]
-
-
-def _set_up(offer: Offer) -> Offer | Declined:
-    """Set up an offered sampler; an InvariantError counts as declined."""
-    try:
-        offer.draw  # noqa: B018  (kept in the offer)
-    except InvariantError as error:
-        return Declined(partial(str, error))
-    return offer
 
 
 def _refusal(law: Law, unsampled: Unsampled) -> str:

@@ -113,7 +113,9 @@ def plot_posterior_table(
             known = by_label.transpose(*release.dims).values.ravel()[order]
         _counts_panel(panels[0], draws[:, order], released[order], known)
         if rate is None:
-            title = _takeaway_counts(draws[:, order], released[order])
+            lower, upper = np.quantile(draws[:, order], TAILS, axis=0)
+            outside = int(np.sum((released[order] < lower) | (released[order] > upper)))
+            title = f"{outside} of {len(order)} released counts are outside the posterior interval ({PROBABILITY:.0%})"
         else:
             somebody = np.where(size[order] > 0, size[order], np.nan)  # the rate is undefined if nobody is at risk
             scale = 1e5 / somebody
@@ -203,12 +205,6 @@ def _key(axes: Axes, title: str, naive: str, line: Literal["-", "none"], posteri
         handles, texts, loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=2, frameon=False,
         fontsize=8, handlelength=1.6, columnspacing=1.2, borderaxespad=0.2, labelcolor=colors,
     )  # fmt: skip
-
-
-def _takeaway_counts(draws: np.ndarray, released: np.ndarray) -> str:
-    lower, upper = np.quantile(draws, TAILS, axis=0)
-    outside = int(np.sum((released < lower) | (released > upper)))
-    return f"{outside} of {released.size} released counts are outside the posterior interval ({PROBABILITY:.0%})"
 
 
 def _takeaway_rates(rates: np.ndarray, naive: np.ndarray) -> str:

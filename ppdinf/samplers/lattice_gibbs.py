@@ -27,7 +27,7 @@ from ppdinf._internal.values import Array, Integers, Reals
 from ppdinf.distributions.build_fiber import give_windows
 from ppdinf.distributions.confidential_rv import ConfidentialRV
 from ppdinf.distributions.data_models import at_initial_point
-from ppdinf.distributions.factors import CellFactor, read_cells
+from ppdinf.distributions.factors import read_cells
 from ppdinf.distributions.latent_tables import plain_table
 from ppdinf.distributions.marginalization import restart_by_data
 from ppdinf.distributions.observed import mechanism_of
@@ -132,7 +132,10 @@ class LatticeGibbs(BlockedStep):
             follow_data(self._model)
             by_cell, of_all = dependent_factors(table, self._model)
         else:
-            by_cell, of_all, table = self._stand_in(table)
+            plain = plain_table(table, self._model)
+            if plain is None:
+                raise ModelError(f"no observed sum and no release determines sums of {table.name!r} exactly")
+            by_cell, of_all, table = *plain.factors(self._model), plain.stand_in(self._model)
         give_windows(table, read_cells(by_cell, of_all, table.owner.op.start.size), self._model)
         self._fiber: Fiber = table.owner.op.fiber
         self._free_cells = None
@@ -157,13 +160,6 @@ class LatticeGibbs(BlockedStep):
             parameters = [variable for variable in inputvars([log_factor]) if variable is not self.vars[0]]
             self._factor_inputs = [variable.name for variable in parameters]
             self._log_factor = compile_pymc([self.vars[0], *parameters], log_factor, **self._compile_kwargs)
-
-    def _stand_in(self, variable: TensorVariable) -> tuple[list[CellFactor], list[TensorVariable], TensorVariable]:
-        """Return factors by cell, factors of several cells, and the stand-in table of a plain model's variable."""
-        plain = plain_table(variable, self._model)
-        if plain is None:
-            raise ModelError(f"no observed sum and no release determines sums of {variable.name!r} exactly")
-        return *plain.factors(self._model), plain.stand_in(self._model)
 
     def __getstate__(self) -> dict[str, object]:
         compiled = {

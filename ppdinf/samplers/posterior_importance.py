@@ -212,7 +212,12 @@ def _searches(target: PosteriorTarget, rng: np.random.Generator) -> list[tuple[D
         starts = [*(mode.mean for mode in known), *dispersed(points, target.log_p, rng)]
         searches.append((find_modes(starts, target.log_p, target.value_and_gradient, rng), wide))
     if not any(modes for modes, _ in searches):
-        raise _no_mode(target, points)
+        if np.isfinite(target.log_p(np.vstack([target.start, points]))).any():
+            raise ModelError(
+                "the posterior density has no mode with a Gaussian approximation on the path of an optimizer, for "
+                "example because it is flat or has kinks: use pm.sample()"
+            )
+        raise ModelError("no point of positive posterior density found: set initval= of the parameters near the data")
     either = max((modes for modes, _ in searches), key=len)
     near = [[TMixture.single(m.mean, m.covariance) for m in modes or either] for modes, _ in searches]
     return [(DefensiveMixture(x, [1 / len(x)] * len(x)), wide) for x, (_, wide) in zip(near, searches, strict=True)]
@@ -229,15 +234,6 @@ def _dispersed(target: PosteriorTarget, modes: list[Mode], rng: np.random.Genera
     elif target.prior is not None and target.prior.log_densities is not None and len(finite) == PRIOR:
         return points, target.prior
     return finite, fit(finite, float(len(finite)), rng)
-
-
-def _no_mode(target: PosteriorTarget, points: Reals) -> ModelError:
-    if np.isfinite(target.log_p(np.vstack([target.start, points]))).any():
-        return ModelError(
-            "the posterior density has no mode with a Gaussian approximation on the path of an optimizer, for example "
-            "because it is flat or has kinks: use pm.sample()"
-        )
-    return ModelError("no point of positive posterior density found: set initval= of the parameters near the data")
 
 
 def _adapt(
@@ -262,7 +258,10 @@ def _adapt(
             advance(ROUNDS - done)
             break
         log_weight, _ = _smoothed(log_p - logsumexp(log_g, axis=0))
-        log_weight = _tempered(log_weight, size=5.0 * d + 20)
+        power = 1.0
+        while power > 1e-3 and _effective(power * log_weight) < 5.0 * d + 20:
+            power *= 0.8
+        log_weight = power * log_weight - logsumexp(power * log_weight)
         chosen = _resample(np.exp(log_weight), min(FITTED_DRAWS, len(points)), rng)
         proposal = DefensiveMixture([fit(points[chosen], _effective(log_weight), rng), modes, prior], SHARES)
         proposals.append(proposal)
@@ -273,14 +272,6 @@ def _adapt(
 def _effective(log_weight: Reals) -> float:
     """Return the effective number of weighted draws, 1 / sum of squared normalized weights."""
     return float(np.exp(2 * logsumexp(log_weight) - logsumexp(2 * log_weight)))
-
-
-def _tempered(log_weight: Reals, size: float) -> Reals:
-    """Temper the weights by the largest power up to 1 with the given effective sample size."""
-    power = 1.0
-    while power > 1e-3 and _effective(power * log_weight) < size:
-        power *= 0.8
-    return power * log_weight - logsumexp(power * log_weight)
 
 
 def _smoothed(log_ratio: Reals) -> tuple[Reals, float]:

@@ -111,16 +111,12 @@ def refuse_look_alikes(texts: Collection[str], where: str) -> None:
         return  # ASCII text with single blanks is unambiguous
     first_texts: dict[str, str] = {}
     for text in sorted(texts):
-        twin = first_texts.setdefault(_appearance(text), text)
+        # the visible form: compatible forms unified, no invisible characters, single blanks
+        plain = unicodedata.normalize("NFKC", text)
+        shown = (c for c in plain if c.isspace() or unicodedata.category(c) not in ("Cc", "Cf"))
+        twin = first_texts.setdefault(" ".join("".join(shown).split()), text)
         if twin is not text:
             raise LabelError(f"{where} both {text!a} and {twin!a}, which look alike: make them equal or distinct")
-
-
-def _appearance(text: str) -> str:
-    """Return the visible form of a text: compatible forms unified, no invisible characters, single blanks."""
-    plain = unicodedata.normalize("NFKC", text)
-    shown = (c for c in plain if c.isspace() or unicodedata.category(c) not in ("Cc", "Cf"))
-    return " ".join("".join(shown).split())
 
 
 Coordinate = tuple[tuple[str, ...], Array]

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Reals
 
 type Ints = NDArray[np.int64]
-type Reals = NDArray[np.float64]
 
 LEAST, MOST = 1e-250, 1e250
 """Weights outside of this range are summed in logarithms."""

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ppdinf._internal.values import Flags, Integers, Reals
 from ppdinf.errors import InvariantError
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, log_weights_of
 from ppdinf.invariants import System
@@ -20,9 +20,6 @@ from ppdinf.lattice.supports import Support, random_vertex
 from ppdinf.laws.likelihood import HistogramNoise
 from ppdinf.laws.noise_norm import NoiseNorm
 
-type Ints = NDArray[np.int64]
-type Reals = NDArray[np.float64]
-
 SUMS = 100  # largest number of noisy sums of a diagram
 
 
@@ -31,36 +28,36 @@ class TableDiagram:
     """All tables of a support, with the noisy sums that are part of the diagram."""
 
     diagram: DecisionDiagram
-    free: Ints
-    known: Ints
-    at: Ints
-    sums: Ints
-    sum_of: Ints
-    sum_values: Ints
+    free: Integers
+    known: Integers
+    at: Integers
+    sums: Integers
+    sum_of: Integers
+    sum_values: Integers
     padding: int
 
     def is_whole(self, coupling: NoiseNorm | MeasuredSums | None) -> bool:
         """Return whether the diagram contains the weights of all published numbers."""
         return coupling is None or (isinstance(coupling, MeasuredSums) and coupling.y.size == self.sums.size)
 
-    def draw(self, log_weights: Reals, measured: Measured | None, rng: np.random.Generator) -> Ints | None:
+    def draw(self, log_weights: Reals, measured: Measured | None, rng: np.random.Generator) -> Integers | None:
         """Draw a table by the weights of cells and of the sums in the diagram; None if all weights are 0."""
         of_sums = np.zeros(0) if measured is None else log_weights_of(self.sum_of, self.sum_values, measured)
         weights = np.concatenate([log_weights.ravel()[self.at], of_sums, np.zeros(self.padding)])
         return self._table(self.diagram.draw(weights, rng))
 
-    def nearest(self, near: Ints, lower: Ints, allowed: NDArray[np.bool_]) -> Ints | None:
+    def nearest(self, near: Integers, lower: Integers, allowed: Flags) -> Integers | None:
         """Return the allowed table that is nearest to a given one in the sum of absolute differences."""
         distance = np.abs(lower[:, None] + np.arange(allowed.shape[1]) - near[:, None]).astype(np.float64)
         cost = np.where(allowed, distance, np.inf).ravel()[self.at]
         return self._table(self.diagram.nearest(np.append(cost, np.zeros(self.sum_of.size + self.padding))))
 
-    def varies(self, width: int) -> NDArray[np.bool_]:
+    def varies(self, width: int) -> Flags:
         """Return which cells have several counts in windows of the given width."""
         cells = self.at[self.diagram.used[: self.at.size]] // width
         return np.bincount(cells, minlength=self.known.size) > 1
 
-    def _table(self, solution: Ints | None) -> Ints | None:
+    def _table(self, solution: Integers | None) -> Integers | None:
         if solution is None:
             return None
         table = self.known.copy()
@@ -82,7 +79,7 @@ def table_diagram(system: System, support: Support, coupling: MeasuredSums | Non
 
 
 def _with_sums(
-    system: System, support: Support, coupling: MeasuredSums | None, sums: Ints, largest: int
+    system: System, support: Support, coupling: MeasuredSums | None, sums: Integers, largest: int
 ) -> TableDiagram | None:
     """Return the diagram of all tables with some noisy sums as further variables."""
     d, (low, high), fixed = support.low.size, (support.low, support.high), support.fixed
@@ -127,13 +124,13 @@ def _with_sums(
     )  # fmt: skip
 
 
-def _ends(matrix: sp.csr_array, low: Ints, high: Ints) -> tuple[Ints, Ints]:
+def _ends(matrix: sp.csr_array, low: Integers, high: Integers) -> tuple[Integers, Integers]:
     """Return the smallest and largest value of sums."""
     up, down = matrix.maximum(0), matrix.minimum(0)
     return up @ low + down @ high, up @ high + down @ low
 
 
-def _joined(parts: list[Ints]) -> Ints:
+def _joined(parts: list[Integers]) -> Integers:
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts]).astype(np.int64)
 
 
@@ -146,18 +143,18 @@ class Fiber:
     """Public sums and bounds, windows of counts with their noise weights, and moves that connect the tables."""
 
     system: System
-    lower: NDArray[np.int64]
+    lower: Integers
     noise: Rows[np.float64]
     moves: Moves
     coupling: NoiseNorm | MeasuredSums | None = None
-    nonnegative: NDArray[np.bool_] | None = None
+    nonnegative: Flags | None = None
     histogram: HistogramNoise | None = None
     support: Support | None = None
     proved: bool = True
     restricted: bool = False
-    without_window: NDArray[np.bool_] | None = None
+    without_window: Flags | None = None
     is_typical: bool = False
-    likely: Ints | None = None
+    likely: Integers | None = None
 
     @cached_property
     def diagram(self) -> TableDiagram | None:
@@ -174,7 +171,7 @@ class Fiber:
         """Whether moves may fail to connect the tables, and tables are too many for exact draws."""
         return self.restricted and not self.proved and self.diagram is None
 
-    def vertex(self, rng: np.random.Generator) -> NDArray[np.int64] | None:
+    def vertex(self, rng: np.random.Generator) -> Integers | None:
         """Return a table that maximises a random objective, within likely counts if possible."""
         system = self.system
         if self.support is None:
@@ -187,7 +184,7 @@ class Fiber:
                 return found
         return None
 
-    def is_possible(self, x: NDArray[np.int64]) -> bool:
+    def is_possible(self, x: Integers) -> bool:
         """Return whether the published sums have positive probability given a table."""
         return not isinstance(self.coupling, MeasuredSums) or self.coupling.log_density(x) > -np.inf
 
@@ -197,17 +194,17 @@ class Fiber:
         return self.noise.values.shape[1]
 
     @cached_property
-    def log_noise(self) -> NDArray[np.float64]:
+    def log_noise(self) -> Reals:
         """Log weights of noise of all cells, shape (d, width)."""
         return self.noise.whole
 
     @cached_property
-    def uninformed(self) -> NDArray[np.bool_]:
+    def uninformed(self) -> Flags:
         """Cells without a window, shape (d,)."""
         return np.zeros(self.lower.size, dtype=bool) if self.without_window is None else self.without_window
 
     @cached_property
-    def fixed(self) -> NDArray[np.bool_]:
+    def fixed(self) -> Flags:
         """Cells with one value in all tables that public statements, supports of laws and the data model allow."""
         system, B, limits = self.system, self.system.B, self.system.limits
         if self.diagram is not None:
@@ -225,11 +222,11 @@ class Fiber:
             limits = np.append(limits, np.zeros(B.shape[0] - limits.size, dtype=np.int64))
         return fixed_cells(system.structure, system.A, system.values, B, limits)
 
-    def slack(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
+    def slack(self, x: Integers) -> Integers:
         """Return ``B x - limits``."""
         return self.system.B @ x - self.system.limits
 
-    def require(self, x: NDArray[np.int64]) -> None:
+    def require(self, x: Integers) -> None:
         """Raise an error if a table is not on the fiber or outside of the windows."""
         system = self.system
         for names, wrong in ((system.names, system.A @ x != system.values), (system.bound_names, self.slack(x) < 0)):
@@ -245,7 +242,7 @@ class Fiber:
                 "improbable"
             )
 
-    def holds(self, x: NDArray[np.int64]) -> bool:
+    def holds(self, x: Integers) -> bool:
         """Return whether a table is on the fiber and within the windows."""
         try:
             self.require(x)
@@ -253,7 +250,7 @@ class Fiber:
             return False
         return True
 
-    def at_edge(self, x: NDArray[np.int64]) -> int:
+    def at_edge(self, x: Integers) -> int:
         """Count cells at the end of their window; a positive number means that release and model are inconsistent."""
         at_end = (x == self.lower) | (x == self.lower + self.width - 1)
         return int(np.count_nonzero(at_end & ~self.uninformed))

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Reals
 from ppdinf.fiber.gibbs.cell_quantiles import coarse_step, coarse_total, log_prior, log_total, quantile, shares
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, log_weight_of_all
 from ppdinf.lattice.blocks import structure
 
 type Ints = NDArray[np.int64]
-type Reals = NDArray[np.float64]
 
 AWAY = 4.0
 """Smallest distance of a cell from impossible counts, in standard deviations of its noise."""

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import jit
+from ppdinf._internal.values import Reals
 from ppdinf.fiber.gibbs.cell_quantiles import log_prior
 from ppdinf.fiber.gibbs.measured_sums import Measured, add_sums, changed, move_sums, no_sums, parabola, subtract_largest
 
 type Ints = NDArray[np.int64]
-type Reals = NDArray[np.float64]
 type Lines = tuple[Ints, Ints, Ints]
 type NoSums = tuple[Measured, Ints, bool]
 

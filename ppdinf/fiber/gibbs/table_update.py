@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from ppdinf._internal.values import Integers, Reals
 from ppdinf.fiber.gibbs.fiber import Fiber, table_diagram
 from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, cell_weights, walk, walk_histogram
 from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, log_weights_of, sums_of_norm
@@ -19,36 +20,34 @@ SPREADS = 4  # size of an interval in standard deviations of the noise
 LARGE = 2**16  # smallest number of log weights for truncation
 BLOCK = 2**20  # log weights whose variances are computed together
 
-type Whole = NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False)
 class RandomTruncation:
     """Division of windows into intervals of equal size at random positions."""
 
-    lower: Whole
+    lower: Integers
     width: int
     size: int
-    variances: NDArray[np.float64]
+    variances: Reals
 
     @property
     def is_complete(self) -> bool:
         """Whether windows are never truncated because the table is small."""
         return self.size == self.width and self.lower.size * self.width < LARGE
 
-    def draw(self, rng: np.random.Generator) -> Whole | None:
+    def draw(self, rng: np.random.Generator) -> Integers | None:
         """Draw the part of each first interval that is before its window; None for no truncation."""
         if self.size == self.width or rng.random() < WHOLE:
             return None
         return rng.integers(self.size, size=self.lower.size)
 
-    def around(self, table: Whole, at: Whole | None) -> tuple[Whole, int]:
+    def around(self, table: Integers, at: Integers | None) -> tuple[Integers, int]:
         """Return the smallest counts of the intervals that contain a table, shape (d,), and their number of counts."""
         if at is None:
             return self.lower, self.width
         return self.lower - at + (table - self.lower + at) // self.size * self.size, self.size
 
-    def restricted(self, weights: NDArray[np.float64], lower: Whole, width: int) -> NDArray[np.float64]:
+    def restricted(self, weights: Reals, lower: Integers, width: int) -> Reals:
         """Return the log weights of intervals from those of the windows; -inf outside of the windows."""
         column = (lower - self.lower)[:, None] + np.arange(width)
         inside = (column >= 0) & (column < self.width)
@@ -56,7 +55,7 @@ class RandomTruncation:
         return np.where(inside, found, -np.inf)
 
 
-def random_truncation(lower: Whole, log_noise: NDArray[np.float64]) -> RandomTruncation:
+def random_truncation(lower: Integers, log_noise: Reals) -> RandomTruncation:
     """Choose the size of intervals by the spread of the noise within the windows."""
     (d, width), rows = log_noise.shape, max(1, BLOCK // log_noise.shape[1])
     variances = np.concatenate([np.zeros(0), *(variance(log_noise[i : i + rows]) for i in range(0, d, rows))])
@@ -64,7 +63,7 @@ def random_truncation(lower: Whole, log_noise: NDArray[np.float64]) -> RandomTru
     return RandomTruncation(lower, width, size if log_noise.size >= LARGE and 2 * size <= width else width, variances)
 
 
-def variance(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def variance(log_weights: Reals) -> Reals:
     """Return the variance of a count whose log weights are given, for each row."""
     weights, counts = np.exp(log_weights - log_weights.max(axis=1, keepdims=True)), np.arange(log_weights.shape[1])
     weights /= weights.sum(axis=1, keepdims=True)
@@ -74,17 +73,15 @@ def variance(log_weights: NDArray[np.float64]) -> NDArray[np.float64]:
 TOGETHER, SMALL = 3, 2**14  # directions of a joint draw, and largest number of edges of its diagram
 AGAIN = 0.5  # share of the directions that are resampled by their expected step length
 
-type Directions = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+type Directions = tuple[Integers, Integers, Integers]
 
 
-def _wide(index: NDArray[np.integer]) -> NDArray[np.int64]:
+def _wide(index: NDArray[np.integer]) -> Integers:
     """Return 64-bit indices of a sparse matrix for compiled kernels; SciPy stores 32 or 64 bits."""
     return index.astype(np.int64, copy=False)
 
 
-def directions(
-    fiber: Fiber, number: int, rng: np.random.Generator, variances: NDArray[np.float64] | None = None
-) -> Directions:
+def directions(fiber: Fiber, number: int, rng: np.random.Generator, variances: Reals | None = None) -> Directions:
     """Draw directions of a fiber in the format of `walk`; small numbers take longer than the updates themselves."""
     v = fiber.moves.draw(number, rng=rng)
     if variances is not None and number:
@@ -100,15 +97,15 @@ def directions(
 
 def advance(
     fiber: Fiber,
-    table: NDArray[np.int64],
-    conditional: list[NDArray[np.float64]],
+    table: Integers,
+    conditional: list[Reals],
     along: Directions,
     rng: np.random.Generator,
-    log_factor: Callable[[NDArray[np.int64]], float] | None = None,
-    lower: NDArray[np.int64] | None = None,
+    log_factor: Callable[[Integers], float] | None = None,
+    lower: Integers | None = None,
     *,
     by_lines: bool = False,
-) -> NDArray[np.int64]:
+) -> Integers:
     """Return the table after updates along the directions."""
     if by_lines or (fiber.diagram is None and not fiber.may_be_cut):
         return _along_lines(fiber, table, conditional, along, rng, log_factor, lower)
@@ -125,7 +122,7 @@ def advance(
     return table
 
 
-def _some_cells(d: int, along: Directions, rng: np.random.Generator) -> NDArray[np.int64]:
+def _some_cells(d: int, along: Directions, rng: np.random.Generator) -> Integers:
     """Return the cells that a few random directions change."""
     starts, cells, _ = along
     chosen = rng.integers(starts.size - 1, size=TOGETHER)
@@ -135,12 +132,12 @@ def _some_cells(d: int, along: Directions, rng: np.random.Generator) -> NDArray[
 
 def _drawn_jointly(
     fiber: Fiber,
-    table: NDArray[np.int64],
-    conditional: list[NDArray[np.float64]],
-    block: NDArray[np.int64] | None,
+    table: Integers,
+    conditional: list[Reals],
+    block: Integers | None,
     rng: np.random.Generator,
-    log_factor: Callable[[NDArray[np.int64]], float] | None,
-) -> NDArray[np.int64]:
+    log_factor: Callable[[Integers], float] | None,
+) -> Integers:
     """Draw all cells, or a block of cells given the others, by the weights that are products over cells and sums."""
     coupling, measured, diagram = fiber.coupling, None, fiber.diagram
     if isinstance(coupling, MeasuredSums):
@@ -165,13 +162,13 @@ def _drawn_jointly(
 
 def _along_lines(
     fiber: Fiber,
-    table: NDArray[np.int64],
-    conditional: list[NDArray[np.float64]],
+    table: Integers,
+    conditional: list[Reals],
     along: Directions,
     rng: np.random.Generator,
-    log_factor: Callable[[NDArray[np.int64]], float] | None,
-    lower: NDArray[np.int64] | None,
-) -> NDArray[np.int64]:
+    log_factor: Callable[[Integers], float] | None,
+    lower: Integers | None,
+) -> Integers:
     """Update a table along directions."""
     d, coupling, noise = table.size, fiber.coupling, fiber.histogram
     x = np.concatenate([table, fiber.slack(table)])
@@ -180,12 +177,12 @@ def _along_lines(
     if noise is not None:
         changes = (_wide(noise.steps.indptr), _wide(noise.steps.indices), noise.steps.data)
 
-        def move(x: NDArray[np.int64], along: Directions) -> None:
+        def move(x: Integers, along: Directions) -> None:
             left = noise.left(x[:d])
             walk_histogram(x, *along, weights, changes, noise.rate, noise.shifted, left, rng)
     elif coupling is None:
 
-        def move(x: NDArray[np.int64], along: Directions) -> None:
+        def move(x: Integers, along: Directions) -> None:
             walk(x, *along, weights, *NO_SUMS, rng)
     else:
         if isinstance(coupling, NoiseNorm):
@@ -194,7 +191,7 @@ def _along_lines(
             sums, largest = coupling, False
         measured = sums.given(sums.matrix @ table, rng)
 
-        def move(x: NDArray[np.int64], along: Directions) -> None:
+        def move(x: Integers, along: Directions) -> None:
             walk(x, *along, weights, measured, sums.matrix @ x[:d], largest, rng)
 
     if log_factor is None:
@@ -205,11 +202,11 @@ def _along_lines(
 
 
 def _propose(
-    x: NDArray[np.int64],
-    move: Callable[[NDArray[np.int64], Directions], None],
+    x: Integers,
+    move: Callable[[Integers, Directions], None],
     along: Directions,
     rng: np.random.Generator,
-    log_factor: Callable[[NDArray[np.int64]], float],
+    log_factor: Callable[[Integers], float],
 ) -> None:
     """Update a table in place; each direction is a proposal."""
     starts, cells, steps = along

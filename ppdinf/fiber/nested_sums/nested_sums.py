@@ -151,21 +151,17 @@ class Evaluated:
         if totals is None:
             totals = np.empty(0, np.int64)
         else:
-            self._require_totals(totals, draws)
+            if self._tree.root.size > 1 or totals.shape != (draws,):
+                raise ModelError(f"totals must have shape ({draws},), and all cells must be below one root")
+            first, log_weight, _ = self.total
+            place = totals - first
+            inside = (place >= 0) & (place < log_weight.size)
+            inside[inside] = log_weight[place[inside]] > -np.inf
+            if not inside.all():
+                raise ModelError(f"the total {totals[np.argmin(inside)]} has the weight 0")
         out = np.empty((draws, self._sums.cells), np.int64)
         split_draws(self._tree, self._weights, self._share, self._rows, totals, np.random.default_rng(rng), out)
         return out
-
-    def _require_totals(self, totals: NDArray[np.int64], draws: int) -> None:
-        """Refuse totals that are not one possible value of the only root per draw."""
-        if self._tree.root.size > 1 or totals.shape != (draws,):
-            raise ModelError(f"totals must have shape ({draws},), and all cells must be below one root")
-        first, log_weight, _ = self.total
-        place = totals - first
-        inside = (place >= 0) & (place < log_weight.size)
-        inside[inside] = log_weight[place[inside]] > -np.inf
-        if not inside.all():
-            raise ModelError(f"the total {totals[np.argmin(inside)]} has the weight 0")
 
     def require_table(self) -> None:
         """Raise an error for the first sum whose row is empty although the rows of its parts are not."""

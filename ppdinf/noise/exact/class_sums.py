@@ -33,7 +33,18 @@ def offer(structure: Structure, law: Law, cells: Integers, *, largest: float = L
     if structure.partition[block]:
         return None
     sums = _sums(structure, block)
-    work = _work(structure, sums, float(law.epsilon))
+    # estimate the multiplications from the spread of the class sums
+    rate = float(law.epsilon)
+    variance = structure.class_sizes / (2 * np.sinh(min(rate, NARROW) / 2) ** 2)
+    height = np.maximum(np.abs(sums.heights), 1)
+    half = np.full(sums.system.shape[1], np.inf)
+    inside = sums.variables >= 0
+    np.minimum.at(half, sums.variables[inside], ((60 / rate + 9 * np.sqrt(variance)) / height)[inside])
+    reach = 9 * np.sqrt(abs(sums.system) ** 2 @ (half / 9) ** 2) + 60 / rate
+    work = 0.0
+    for row, near, variables in zip(sums.order.rows, sums.order.open_rows, sums.order.variables, strict=True):
+        if variables.size:  # otherwise an infinite product would be multiplied by 0
+            work += float(np.sum(2 * half[variables])) * math.prod((2 * reach[[row, *near]]).tolist())
     if work > largest:
         return Declined(lambda: f"elimination would take {steps(work)}", largest / work)
     return Offer("elimination", cells, lambda: _build(structure, sums, cells, law), block="of public sums that cross")
@@ -49,21 +60,6 @@ def quick_offer(structure: Structure, law: Law, cells: Integers) -> Answer:
 def _sums(structure: Structure, block: int) -> CoreSums:
     block_of_class = structure.blocks[structure.lattice.representatives]
     return core_sums(structure.class_system, structure.lattice.class_basis, block_of_class == block)
-
-
-def _work(structure: Structure, sums: CoreSums, rate: float) -> float:
-    """Estimate the number of multiplications of an elimination from the spread of the class sums."""
-    variance = structure.class_sizes / (2 * np.sinh(min(rate, NARROW) / 2) ** 2)
-    height = np.maximum(np.abs(sums.heights), 1)
-    half = np.full(sums.system.shape[1], np.inf)
-    inside = sums.variables >= 0
-    np.minimum.at(half, sums.variables[inside], ((60 / rate + 9 * np.sqrt(variance)) / height)[inside])
-    reach = 9 * np.sqrt(abs(sums.system) ** 2 @ (half / 9) ** 2) + 60 / rate
-    work = 0.0
-    for row, near, variables in zip(sums.order.rows, sums.order.open_rows, sums.order.variables, strict=True):
-        if variables.size:  # otherwise an infinite product would be multiplied by 0
-            work += float(np.sum(2 * half[variables])) * math.prod((2 * reach[[row, *near]]).tolist())
-    return work
 
 
 def _build(structure: Structure, sums: CoreSums, cells: Integers, law: DoubleGeometric) -> Draw:

@@ -321,7 +321,18 @@ def squares_across(x: Structure, step: Integers) -> Reals:
     """Return the squared lengths of the orthogonal parts of a basis of ``{z : A z = 0, <z, h> = 0}``."""
     if x.tables:
         whole = klein(x.lattice, x.tables)
-        anew = _dependencies(whole, step)
+        m = whole.squares.size
+        mu = sp.csr_array((whole.factors, whole.columns, whole.starts), shape=(m, m))
+        triangle = sp.csr_array(mu + sp.eye_array(m))
+        weights = whole.basis.T @ step
+        along = spsolve_triangular(sp.csr_array(triangle.T), weights.astype(np.float64), lower=True)
+        found = np.rint(spsolve_triangular(triangle, along / whole.squares, lower=False)).astype(np.int64)
+        assert not np.any(whole.basis @ found - step), "the step is not a vector of the lattice, or too long"
+        start = np.isin(np.arange(m), np.flatnonzero((weights != 0) | (found != 0))).astype(np.int8)
+        # graph: an extra node points to the first vectors of D, each vector points to the vectors it depends on
+        graph = sp.vstack([sp.csr_array(mu.T != 0), sp.csr_array(start[np.newaxis])], format="csr")
+        graph.resize((m + 1, m + 1))
+        anew = np.sort(breadth_first_order(graph, m, return_predecessors=False)[1:])
         if anew.size <= LARGEST:
             across = kernel((whole.basis.T @ step)[anew][np.newaxis]).basis
             vectors = sp.csr_array((sp.csc_array(whole.basis)[:, anew] @ across).T)
@@ -334,19 +345,3 @@ def squares_across(x: Structure, step: Integers) -> Reals:
     rows = sp.csc_array(x.class_system)[:, x.classes]
     further = structure(sp.vstack([rows, sp.csr_array(step[np.newaxis])]))
     return np.asarray(klein(further.lattice, further.tables).squares)
-
-
-def _dependencies(whole: Klein, step: Integers) -> Integers:
-    """Return the set D, in order."""
-    m = whole.squares.size
-    mu = sp.csr_array((whole.factors, whole.columns, whole.starts), shape=(m, m))
-    triangle = sp.csr_array(mu + sp.eye_array(m))
-    weights = whole.basis.T @ step
-    along = spsolve_triangular(sp.csr_array(triangle.T), weights.astype(np.float64), lower=True)
-    found = np.rint(spsolve_triangular(triangle, along / whole.squares, lower=False)).astype(np.int64)
-    assert not np.any(whole.basis @ found - step), "the step is not a vector of the lattice, or too long"
-    start = np.isin(np.arange(m), np.flatnonzero((weights != 0) | (found != 0))).astype(np.int8)
-    # graph: an extra node points to the first vectors of D, each vector points to the vectors it depends on
-    graph = sp.vstack([sp.csr_array(mu.T != 0), sp.csr_array(start[np.newaxis])], format="csr")
-    graph.resize((m + 1, m + 1))
-    return np.sort(breadth_first_order(graph, m, return_predecessors=False)[1:])

@@ -1,4 +1,4 @@
-"""Double geometric noise of a class of cells given its sum.
+"""l1 Laplace noise of cells in at most one public sum: double geometric integers, given the sum if there is one.
 
 Given the sum s, the noise is U - V with independent uniform compositions of t + s and of t into n parts, where t has
 
@@ -22,7 +22,7 @@ from ppdinf.errors import InvariantError
 from ppdinf.lattice.blocks import Structure
 from ppdinf.laws import DoubleGeometric, Law
 from ppdinf.noise.exact.sampler_offer import Answer, Offer
-from ppdinf.noise.primitives.integers import LARGEST, Inversion, positive_fraction
+from ppdinf.noise.primitives.integers import LARGEST, Inversion, draw_discrete_laplace, positive_fraction
 from ppdinf.noise.primitives.stream import BitStream, Words, bounded, fill_entries
 
 BATCH = 2**17  # cells per batch: the working arrays fit in the cache
@@ -41,6 +41,19 @@ def offer(structure: Structure, law: Law, cells: Integers) -> Answer:
         return draw_partition(labels, int(labels.max()) + 1, law.epsilon, stream, size)
 
     return Offer("class", grouped, lambda: draw) if grouped.size else None
+
+
+def offer_free(structure: Structure, law: Law, cells: Integers) -> Answer:
+    """Offer to draw the cells that form single-cell blocks and may have any value."""
+    if not isinstance(law, DoubleGeometric):
+        return None
+    sizes = np.bincount(structure.blocks, minlength=structure.sum_ranks.size)
+    free = cells[((sizes == 1) & (structure.sum_ranks == 1))[structure.blocks[cells]]]
+
+    def draw(size: int, stream: BitStream) -> Integers:
+        return draw_discrete_laplace(law.epsilon, size * free.size, stream).reshape(size, -1)
+
+    return Offer("free", free, lambda: draw) if free.size else None
 
 
 def draw_class(n: int, total: int, epsilon: Fraction, stream: BitStream, *, size: int = 1) -> Integers:

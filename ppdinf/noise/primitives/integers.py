@@ -71,7 +71,16 @@ class Inversion:
         self.mode = mode
         self.first = first
         self.width = width
-        self.block = self._block_length()
+        block = 1  # the smallest power of two for which the table covers about all but 2^-width of the mass
+        with precision(self.width):
+            negligible = self.weight(self.mode) / 2**self.width
+            while not all(self._weight(self.mode + block * side) < negligible for side in (-HALF_TABLE, HALF_TABLE)):
+                block *= 2
+                if abs(self.mode) + block * HALF_TABLE > LARGEST:
+                    raise PrivacyError(
+                        "draws of this noise may exceed 64-bit integers; choose a larger epsilon or a smaller sigma"
+                    )
+        self.block = block
         self._table = lru_cache(maxsize=4)(self._tabulate)
         self._table(width)
 
@@ -119,19 +128,6 @@ class Inversion:
             return self.weight(value) / self.weight(nearest)
 
         return compare_enclosures(word, self.width, stream, lambda w, bits: is_below(w, share, bits))
-
-    def _block_length(self) -> int:
-        """Return the smallest power of two for which the table covers about all but 2^-width of the mass."""
-        block = 1
-        with precision(self.width):
-            negligible = self.weight(self.mode) / 2**self.width
-            while not all(self._weight(self.mode + block * side) < negligible for side in (-HALF_TABLE, HALF_TABLE)):
-                block *= 2
-                if abs(self.mode) + block * HALF_TABLE > LARGEST:
-                    raise PrivacyError(
-                        "draws of this noise may exceed 64-bit integers; choose a larger epsilon or a smaller sigma"
-                    )
-        return block
 
     def _weight(self, k: int) -> arb:
         return arb(0) if self.first is not None and k < self.first else self.weight(k)
