@@ -19,6 +19,7 @@ move_families     Families of moves: transfers, cycles of tables and graphs, swa
 moves             Moves that connect the tables of a fiber, with the theorem that proves it.
 null_space        The real null space N of public sums: projection onto it, and an orthonormal basis.
 programme         Linear and integer programmes: variables, rows and ends, solved by HiGHS.
+rows              Rows of numbers about the counts of cells, each stored once for all cells that share it.
 shortest          The shortest vectors of the lattice in l1 or l2: distances of tables with the same sums.
 solution          One integer solution of A x = a, or the reason why it does not exist.
 support_moves     Moves for the tables within a support, with the theorem that proves that they connect, if any.
