@@ -131,15 +131,12 @@ DATA_MODELS = {
     ),
     "binomial, one p is 1": by_logit(
         lambda theta, eta: pm.Binomial.dist(
-            each(TRIALS, eta),
-            pm.math.switch(each([0, 0, 1], eta), 1.0, pm.math.sigmoid(eta)),
+            each(TRIALS, eta), pm.math.switch(each([0, 0, 1], eta), 1.0, pm.math.sigmoid(eta))
         ),
         lambda theta, eta, x: own.binomial(x, each(TRIALS, eta), np.where(each([0, 0, 1], eta), np.inf, eta)),
     ),
     "Bernoulli": by_logit(
-        lambda theta, eta: pm.Bernoulli.dist(logit_p=eta),
-        lambda theta, eta, x: own.binomial(x, 1, eta),
-        high=1,
+        lambda theta, eta: pm.Bernoulli.dist(logit_p=eta), lambda theta, eta, x: own.binomial(x, 1, eta), high=1
     ),
     "negative binomial": DataModel(
         lambda theta, eta: pm.NegativeBinomial.dist(mu=pm.math.exp(eta), alpha=2.0),
@@ -161,9 +158,7 @@ DATA_MODELS = {
         rounded=[(40.0, 0.0), (0.0, 40.0), (800.0, 0.0), (-800.0, 0.0)],
     ),
     "geometric": by_logit(
-        lambda theta, eta: pm.Geometric.dist(pm.math.sigmoid(eta)),
-        lambda theta, eta, x: own.geometric(x, eta),
-        low=1,
+        lambda theta, eta: pm.Geometric.dist(pm.math.sigmoid(eta)), lambda theta, eta, x: own.geometric(x, eta), low=1
     ),
     "discrete uniform": fixed(
         lambda theta, eta: pm.DiscreteUniform.dist(each(LOW, eta), each(HIGH, eta)),
@@ -194,8 +189,7 @@ DATA_MODELS = {
         extreme=[(-15.0, 0.0, 0.0), (0.6, 0.4, 12.0), (0.6, 0.4, -15.0)],
     ),
     "hypergeometric": fixed(
-        lambda theta, eta: pm.HyperGeometric.dist(N=20, k=7, n=9),
-        lambda theta, eta, x: own.hypergeometric(x, 20, 7, 9),
+        lambda theta, eta: pm.HyperGeometric.dist(N=20, k=7, n=9), lambda theta, eta, x: own.hypergeometric(x, 20, 7, 9)
     ),
     "discrete Weibull": DataModel(
         lambda theta, eta: pm.DiscreteWeibull.dist(pm.math.sigmoid(eta), 1.3),
@@ -237,8 +231,7 @@ DATA_MODELS = {
     ),
     "mixture of unlike supports": with_share(
         lambda theta, eta: pm.Mixture.dist(
-            two_weights(theta),
-            [pm.Binomial.dist(4, pm.math.sigmoid(eta)), pm.Geometric.dist(pm.math.sigmoid(-eta))],
+            two_weights(theta), [pm.Binomial.dist(4, pm.math.sigmoid(eta)), pm.Geometric.dist(pm.math.sigmoid(-eta))]
         ),
         lambda theta, eta, x: own.mixture(two_log_weights(theta), own.binomial(x, 4, eta), own.geometric(x, -eta)),
         extreme=[*NEAR_ENDS[:3], (12.0, 0.0, 0.5), (-12.0, 0.0, 0.5)],

@@ -149,8 +149,7 @@ def test_characteristic_functions_are_below_their_bound_everywhere(family, noise
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
-    ("method", "case"),
-    [*((by_nodes, case) for case in BY_NODES), *((by_cumulants, case) for case in BY_CUMULANTS)],
+    ("method", "case"), [*((by_nodes, case) for case in BY_NODES), *((by_cumulants, case) for case in BY_CUMULANTS)]
 )
 def test_sums_against_convolution_and_rows(method, case):
     problem = block(*case[:5], 7, case[5])

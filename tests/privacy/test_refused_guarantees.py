@@ -245,10 +245,7 @@ def test_the_search_for_a_lower_bound_steps_to_the_ends_of_lines():
 @pytest.mark.parametrize("noise", [DoubleGeometric("1e-9"), Staircase("1e-9", sensitivity=2)])
 def test_noise_that_is_too_wide_to_tabulate_is_refused(noise):
     public = total() & nonnegative()
-    with (
-        Small(),
-        pytest.raises(InvariantError, match=r"noise this wide|weights of a cell cover more than"),
-    ):
+    with Small(), pytest.raises(InvariantError, match=r"noise this wide|weights of a cell cover more than"):
         ppd.Conditioned(public, noise=noise).release(np.array([2**50, 2**50, 2**49]))
 
 
