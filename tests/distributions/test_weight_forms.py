@@ -126,16 +126,10 @@ def test_noise_is_split_at_its_kink():
     np.testing.assert_allclose(segment, [[5, 44, 5, -121 / 18, 11 / 9, -1 / 18]], atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    "log_noise",
-    [
-        np.abs(np.arange(-5.0, 6)),
-        -np.sqrt(1 + np.arange(9.0)),
-        np.where(np.arange(9) == 4, -np.inf, 0.0),
-        np.full(4, -np.inf),
-    ],
-    ids=["convex", "curved", "hole", "empty"],
-)
+@pytest.mark.parametrize("log_noise", [
+    np.abs(np.arange(-5.0, 6)), -np.sqrt(1 + np.arange(9.0)), np.where(np.arange(9) == 4, -np.inf, 0.0),
+    np.full(4, -np.inf),
+], ids=["convex", "curved", "hole", "empty"])  # fmt: skip
 def test_noise_of_another_form_is_not_split(log_noise):
     assert noise_of(log_noise) is None
 

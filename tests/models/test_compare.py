@@ -144,17 +144,11 @@ def test_noise_with_a_distribution_unknown_to_users_has_no_interval(unknown):
     assert "intervals" in found.to_dataframe()
 
 
-@pytest.mark.parametrize(
-    "known",
-    [
-        mechanism(),
-        ppd.GeneralizedGaussian(total(), rho="1/8"),
-        ppd.SubspaceLaplace(total(), 1),
-        ppd.Conditioned(total(), ppd.mechanisms.DoubleGeometric("1/2")),
-        ppd.WassersteinExponential(total(), 1, **EARTH),
-    ],
-    ids=lambda mechanism: mechanism.kind,
-)
+@pytest.mark.parametrize("known", [
+    mechanism(), ppd.GeneralizedGaussian(total(), rho="1/8"), ppd.SubspaceLaplace(total(), 1),
+    ppd.Conditioned(total(), ppd.mechanisms.DoubleGeometric("1/2")),
+    ppd.WassersteinExponential(total(), 1, **EARTH),
+], ids=lambda mechanism: mechanism.kind)  # fmt: skip
 def test_intervals_of_noise_with_a_public_distribution_cover_as_stated(known):
     found = compare({"a": known}, SQUARE.isel(home=0), draws=400, **QUIET)
     assert found["intervals"].item() == "quantiles of the noise"

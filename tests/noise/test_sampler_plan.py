@@ -28,17 +28,11 @@ def used(A, law):
     return [part.sampler for part in exact_noise(structure(np.array(A)), law).parts]
 
 
-@pytest.mark.parametrize(
-    ("A", "samplers"),
-    [
-        ([[1, 1, 1, 0, 0]], ["free", "class"]),
-        ([[1, 1, 1, 1], [1, 1, 0, 0]], ["class"]),
-        ([[1, 1, 1, 0], [0, 0, 1, 1]], ["elimination"]),
-        ([[2, 3, 5]], ["elimination"]),
-        (two_way(2, 5), ["elimination"]),
-        (two_way(4, 4), ["rejection"]),
-    ],
-)
+@pytest.mark.parametrize(("A", "samplers"), [
+    ([[1, 1, 1, 0, 0]], ["free", "class"]), ([[1, 1, 1, 1], [1, 1, 0, 0]], ["class"]),
+    ([[1, 1, 1, 0], [0, 0, 1, 1]], ["elimination"]),
+    ([[2, 3, 5]], ["elimination"]), (two_way(2, 5), ["elimination"]), (two_way(4, 4), ["rejection"]),
+])  # fmt: skip
 def test_l1_samplers(A, samplers):
     assert used(A, DoubleGeometric("1/4")) == samplers
 

@@ -22,17 +22,11 @@ from ppdinf.privacy.unit_loss import ADDED, PRESENT, REPLACED
 COUNTS = np.array([9, 4, 5])
 
 
-@pytest.mark.parametrize(
-    ("neighbours", "given", "steps"),
-    [
-        (REPLACED, None, 1),
-        (ADDED, None, 2),
-        (PRESENT, None, 2),
-        (f"{ADDED}, or moved from one part to another", None, 2),
-        ("anything else", None, 2),
-        ("anything else", 3, 3),
-    ],
-)
+@pytest.mark.parametrize(("neighbours", "given", "steps"), [
+    (REPLACED, None, 1), (ADDED, None, 2), (PRESENT, None, 2),
+    (f"{ADDED}, or moved from one part to another", None, 2),
+    ("anything else", None, 2), ("anything else", 3, 3),
+])  # fmt: skip
 def test_steps_of_relations(neighbours, given, steps):
     """The number of chained neighbours that replace one record: losses of groups in each variant."""
     for k in (1, 2):
