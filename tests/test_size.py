@@ -11,7 +11,10 @@ import pytest
 from test_reference import public_objects
 
 ROOT = Path(__file__).parents[1]
-BUDGET = {"ppdinf": {"code lines": 37_310, "files": 317, "lines": 65_690}, "tests": {"files": 199, "lines": 52_680}}
+BUDGET = {
+    "ppdinf": {"code lines": 37_310, "files": 317, "lines": 65_690},
+    "tests": {"files": 199, "lines": 52_299},
+}
 """What a change adds, it or something older pays for; lower these numbers when a change leaves room."""
 LENGTHS, DEPTHS = (47, 109), (1, 3)
 """Median and 95th percentile of the characters of a statement, and of the blocks around it."""

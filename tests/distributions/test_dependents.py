@@ -96,14 +96,10 @@ def test_the_table_becomes_a_variable_for_a_dependent_of_all_cells_or_is_refused
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    "link",
-    [
-        lambda x, y: pm.Normal("d", mu=x - y, sigma=1, observed=[0.0, 0.0, 0.0]),
-        lambda x, y: pm.Potential("d", -0.5 * pt.sqr(x - y).sum()),
-    ],
-    ids=["observed", "potential"],
-)
+@pytest.mark.parametrize("link", [
+    lambda x, y: pm.Normal("d", mu=x - y, sigma=1, observed=[0.0, 0.0, 0.0]),
+    lambda x, y: pm.Potential("d", -0.5 * pt.sqr(x - y).sum()),
+], ids=["observed", "potential"])  # fmt: skip
 def test_two_tables_in_one_term_become_variables(link):
     second = released([2, 1, 3])
     model = posed()

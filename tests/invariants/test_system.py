@@ -88,15 +88,11 @@ def test_nearest_keeps_everything_public():
     assert found["state"].values.tolist() == ["A", "A", "B"]
 
 
-@pytest.mark.parametrize(
-    ("public", "message"),
-    [
-        (total(), "'total'"),
-        (groups("state"), "'state=A'"),
-        (zeros({"county": "y"}), r"'county=y \(structural zero\)'"),
-        (between(0, 8_000_000), "'county=y at most 8000000'"),
-    ],
-)
+@pytest.mark.parametrize(("public", "message"), [
+    (total(), "'total'"), (groups("state"), "'state=A'"),
+    (zeros({"county": "y"}), r"'county=y \(structural zero\)'"),
+    (between(0, 8_000_000), "'county=y at most 8000000'"),
+])  # fmt: skip
 def test_violated_statements_are_named_without_counts(public, message):
     bound = public.on(xr.ones_like(TABLE))
     with pytest.raises(InvariantError, match=message) as caught:

@@ -117,18 +117,13 @@ EARTH = {"sensitivity": 2, "secrets": "a case"}
 
 
 @pytest.mark.quick_cases(7)
-@pytest.mark.parametrize(
-    "unknown",
-    [
-        ppd.TopDown(total(), 1, ppd.invariants.margin("home")),
-        *(ppd.PostProcessed(total(), 1, method) for method in ("rounded", "nonnegative", "l2", "l1", "truncated")),
-        ppd.Conditioned(BOUNDED, ppd.mechanisms.DoubleGeometric("1/2")),
-        ppd.WassersteinExponential(BOUNDED, 1, **EARTH),
-        BY_MATRIX,
-        ppd.Suppression(BOUNDED),
-    ],
-    ids=lambda mechanism: f"{mechanism.kind} {getattr(mechanism, 'method', '')}",
-)
+@pytest.mark.parametrize("unknown", [
+    ppd.TopDown(total(), 1, ppd.invariants.margin("home")),
+    *(ppd.PostProcessed(total(), 1, method) for method in ("rounded", "nonnegative", "l2", "l1", "truncated")),
+    ppd.Conditioned(BOUNDED, ppd.mechanisms.DoubleGeometric("1/2")),
+    ppd.WassersteinExponential(BOUNDED, 1, **EARTH),
+    BY_MATRIX, ppd.Suppression(BOUNDED),
+], ids=lambda mechanism: f"{mechanism.kind} {getattr(mechanism, 'method', '')}")  # fmt: skip
 def test_noise_with_a_distribution_unknown_to_users_has_no_interval(unknown):
     table = SQUARE.isel(home=0) if unknown.kind in ("conditioned", "wasserstein-exponential") else SQUARE
     found = compare({"a": unknown, "b": mechanism()}, table, draws=20, **QUIET)

@@ -254,15 +254,11 @@ def test_narrow_bounds_need_no_wide_tables():
     assert int(released.table.sum()) == 5
 
 
-@pytest.mark.parametrize(
-    "refused",
-    [
-        lambda: secret_pair(10**9, 0, "1/3"),
-        lambda: delta_z_counts(10**7, "1/3", "1/2"),
-        lambda: wasserstein_infinity(stats.binom(10**11, 0.5), stats.binom(10**11, 0.25)),
-        lambda: wasserstein_infinity(*({(k, j): 1 / 2000 for k in range(2000)} for j in range(2))),
-    ],
-)
+@pytest.mark.parametrize("refused", [
+    lambda: secret_pair(10**9, 0, "1/3"), lambda: delta_z_counts(10**7, "1/3", "1/2"),
+    lambda: wasserstein_infinity(stats.binom(10**11, 0.5), stats.binom(10**11, 0.25)),
+    lambda: wasserstein_infinity(*({(k, j): 1 / 2000 for k in range(2000)} for j in range(2))),
+])  # fmt: skip
 def test_laws_that_are_too_large_to_list_are_refused(refused):
     with Small(), pytest.raises(PrivacyError, match=r"more than|from 1 to 10000|the limit is 1,000,000"):
         refused()

@@ -84,14 +84,10 @@ def test_zcdp_of_gaussian_noise_adds_up():
     assert two.loss_of_unit == 2
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        ppd.Transition(truncated_geometric(4, 1).matrix),
-        ppd.GeneralizedLaplace(total(), 1),
-        ppd.SubspaceGaussian(total(), 2, "1e-6"),
-    ],
-)
+@pytest.mark.parametrize("mechanism", [
+    ppd.Transition(truncated_geometric(4, 1).matrix),
+    ppd.GeneralizedLaplace(total(), 1), ppd.SubspaceGaussian(total(), 2, "1e-6"),
+])  # fmt: skip
 def test_the_first_number_is_the_loss_of_one_person(mechanism):
     text = mechanism.guarantee.describe()
     assert text.startswith("One person can lose at most epsilon = 2")
@@ -266,16 +262,12 @@ def ppd_sigma(mechanism, kept):
     return math.sqrt((z @ z) / (2 * (log_density(0 * z) - log_density(z))))
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        ppd.SubspaceGaussian(margin("a") & margin("b"), 1, "1e-6"),
-        ppd.CorrelatedGaussian(margin("a") & margin("b"), 1, "1e-6"),
-        ppd.SubspaceLaplace(margin("a") & margin("b"), 1),
-        ppd.KNorm(margin("a") & margin("b"), 1),
-        ppd.GeneralizedLaplace(margin("a"), "1/2"),
-    ],
-)
+@pytest.mark.parametrize("mechanism", [
+    ppd.SubspaceGaussian(margin("a") & margin("b"), 1, "1e-6"),
+    ppd.CorrelatedGaussian(margin("a") & margin("b"), 1, "1e-6"),
+    ppd.SubspaceLaplace(margin("a") & margin("b"), 1),
+    ppd.KNorm(margin("a") & margin("b"), 1), ppd.GeneralizedLaplace(margin("a"), "1/2"),
+])  # fmt: skip
 def test_guarantees_without_a_table_state_the_loss_together_with_others(mechanism):
     alone, together = stated(mechanism.guarantee.describe_unit())
     assert (alone[0], together[0]) == (1, 2)
