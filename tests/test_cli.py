@@ -445,19 +445,14 @@ def test_case_studies_write_to_the_given_folder(case):
     assert {"output", "quick"} <= options <= {"output", "quick", "data", "seed", "workers"}
 
 
-@pytest.mark.parametrize(
-    ("budget", "losses"),
-    [
-        (
-            ["--epsilon", "2"],
-            ["epsilon = 4 (a factor of 54.6 in the odds), delta = 0", "epsilon = 2.82843", "epsilon = 2 "],
-        ),
-        (["--epsilon", "1", "--delta", "1e-6"], ["epsilon = 2 (a factor of 7.39 in the odds), delta = 3.72e-06"]),
-        (["--epsilon", "1", "--contributions", "3"], ["epsilon = 6 ", "epsilon = 4.24265 ", "epsilon = 3 "]),
-        (["--rho", "1/8"], ["rho = 0.5 in zCDP, which implies epsilon = 5.2", "rho = 0.25 ", "rho = 0.125 "]),
-        (["--rho", "1/8", "--contributions", "2"], ["rho = 2 ", "rho = 1 ", "rho = 0.5 "]),
-    ],
-)
+@pytest.mark.parametrize(("budget", "losses"), [
+    (["--epsilon", "2"],
+     ["epsilon = 4 (a factor of 54.6 in the odds), delta = 0", "epsilon = 2.82843", "epsilon = 2 "]),
+    (["--epsilon", "1", "--delta", "1e-6"], ["epsilon = 2 (a factor of 7.39 in the odds), delta = 3.72e-06"]),
+    (["--epsilon", "1", "--contributions", "3"], ["epsilon = 6 ", "epsilon = 4.24265 ", "epsilon = 3 "]),
+    (["--rho", "1/8"], ["rho = 0.5 in zCDP, which implies epsilon = 5.2", "rho = 0.25 ", "rho = 0.125 "]),
+    (["--rho", "1/8", "--contributions", "2"], ["rho = 2 ", "rho = 1 ", "rho = 0.5 "]),
+])  # fmt: skip
 def test_a_session_begins_with_the_loss_of_one_person(budget, losses, tmp_path):
     """By l1 noise, l2 noise and for replaced records: 2 k, sqrt(2) k and k times epsilon; their squares for rho."""
     text = run("session", "begin", tmp_path / "a.budget", *budget)

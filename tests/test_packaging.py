@@ -118,18 +118,13 @@ def test_tests_of_changed_packages_run_and_a_sixth_of_the_others():
         assert len(runs(number, "abcdefgh"[: PACKAGES + 1])) < len(NODES) / 2
 
 
-@pytest.mark.parametrize(
-    ("path", "package"),
-    [
-        ("ppdinf/noise/exact/cell_elimination.py", "noise"),
-        ("tests/noise/test_single_sums.py", "noise"),
-        ("tests/combinations/test_linked.py", "distributions"),
-        ("ppdinf/cli/app.py", "cli"),
-        ("tests/test_cli.py", "cli"),
-        ("case_studies/covid/run.py", "studies"),
-        ("tests/studies/test_noisy_pairs.py", "studies"),
-    ],
-)
+@pytest.mark.parametrize(("path", "package"), [
+    ("ppdinf/noise/exact/cell_elimination.py", "noise"),
+    ("tests/noise/test_single_sums.py", "noise"),
+    ("tests/combinations/test_linked.py", "distributions"),
+    ("ppdinf/cli/app.py", "cli"), ("tests/test_cli.py", "cli"), ("case_studies/covid/run.py", "studies"),
+    ("tests/studies/test_noisy_pairs.py", "studies"),
+])  # fmt: skip
 def test_packages_of_paths(path, package):
     assert package_of(path) == package
 

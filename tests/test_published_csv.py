@@ -107,24 +107,18 @@ def test_options_name_laws(options, law, write, tmp_path):
     assert out.read_text() == again.read_text()
 
 
-@pytest.mark.parametrize(
-    ("text", "error", "message"),
-    [
-        ("county,month,n\nA,x,3\nA,y,4\nB,x,5\n", LabelError, "no row for county=B, month=y"),
-        ("county,month,n\nA,x,3\nA,x,4\n", LabelError, "line 3: county=A, month=x is on line 2 already$"),
-        ("county,month,n\nA,x,1\n ,y,2\n", LabelError, "t.csv line 3, column 'county': the label is blank"),
-        ("county,month,n\nA,x,3\nA,y,1-\n", CountError, "line 3, column 'n'"),
-        ("county,month,n\nA,x,3\nA,y,S\n", CountError, "line 3, column 'n': .*--suppressed 1-4"),
-        ("county,month,k\nA,x,3\n", LabelError, "no column 'n'; it has county, month, k$"),
-        (
-            "county;month;n\nA;x;3,5\n",
-            CountError,
-            "line 2, column 'n': '3,5' is not an integer.* decimals .* are not counts$",
-        ),
-        ("county\tmonth\tn\nA\tx\t3\nA\t2\n", LabelError, "line 3 has 2 fields, but the header has 3$"),
-        ("county,month,n\nA,x,GE95\n", CountError, "line 2, column 'n': 'GE95' is a percentage"),
-    ],
-)
+@pytest.mark.parametrize(("text", "error", "message"), [
+    ("county,month,n\nA,x,3\nA,y,4\nB,x,5\n", LabelError, "no row for county=B, month=y"),
+    ("county,month,n\nA,x,3\nA,x,4\n", LabelError, "line 3: county=A, month=x is on line 2 already$"),
+    ("county,month,n\nA,x,1\n ,y,2\n", LabelError, "t.csv line 3, column 'county': the label is blank"),
+    ("county,month,n\nA,x,3\nA,y,1-\n", CountError, "line 3, column 'n'"),
+    ("county,month,n\nA,x,3\nA,y,S\n", CountError, "line 3, column 'n': .*--suppressed 1-4"),
+    ("county,month,k\nA,x,3\n", LabelError, "no column 'n'; it has county, month, k$"),
+    ("county;month;n\nA;x;3,5\n", CountError,
+     "line 2, column 'n': '3,5' is not an integer.* decimals .* are not counts$"),
+    ("county\tmonth\tn\nA\tx\t3\nA\t2\n", LabelError, "line 3 has 2 fields, but the header has 3$"),
+    ("county,month,n\nA,x,GE95\n", CountError, "line 2, column 'n': 'GE95' is a percentage"),
+])  # fmt: skip
 def test_errors_name_the_line(text, error, message, tmp_path):
     file = tmp_path / "t.csv"
     file.write_text(text)
@@ -247,30 +241,23 @@ WONDER = """"Notes"\t"County"\t"County Code"\t"Year"\tDeaths\tCrude Rate
 "Caveats: see the help page."
 """
 PRINTED = {
-    "flags": (
-        "area_fips,disclosure_code,emp\n01001,,120\n01003,N,0\n",
-        {"value": "emp", "dims": ["area_fips"], "rule": "qcew"}, [120, 0], [120, np.inf],
-    ),
-    "absent rows that are zero": (
-        "Provider,Diagnosis,FAE\nRAA,A00,1245\nRAA,B01,*\nRBB,A00,15\n",
-        {"value": "FAE", "dims": ["Provider", "Diagnosis"], "rule": "nhs-hes"}, [1243, 1, 13, 0], [1247, 7, 17, 0],
-    ),
-    "percentages": (
-        "LEAID,VALID,PCT\n01,41,GE95\n02,8,LT50\n03,60,60-64\n04,3,PS\n",
-        {"value": "PCT", "dims": ["LEAID"], "rule": "edfacts", "of": "VALID"}, [39, 0, 36, 0], [41, 3, 38, 3],
-    ),
-    "ranges of employment and noise flags": (
-        "naics,empflag,emp_nf,emp\n11,,G,120\n21,B,D,0\n31,,H,310\n",
-        {"value": "emp", "dims": ["naics"], "rule": "cbp"}, [118, 20, 296], [122, 99, 326],
-    ),
+    "flags": ("area_fips,disclosure_code,emp\n01001,,120\n01003,N,0\n",
+              {"value": "emp", "dims": ["area_fips"], "rule": "qcew"}, [120, 0], [120, np.inf]),
+    "absent rows that are zero": ("Provider,Diagnosis,FAE\nRAA,A00,1245\nRAA,B01,*\nRBB,A00,15\n",
+                                  {"value": "FAE", "dims": ["Provider", "Diagnosis"], "rule": "nhs-hes"},
+                                  [1243, 1, 13, 0], [1247, 7, 17, 0]),
+    "percentages": ("LEAID,VALID,PCT\n01,41,GE95\n02,8,LT50\n03,60,60-64\n04,3,PS\n",
+                    {"value": "PCT", "dims": ["LEAID"], "rule": "edfacts", "of": "VALID"}, [39, 0, 36, 0],
+                    [41, 3, 38, 3]),
+    "ranges of employment and noise flags": ("naics,empflag,emp_nf,emp\n11,,G,120\n21,B,D,0\n31,,H,310\n",
+                                             {"value": "emp", "dims": ["naics"], "rule": "cbp"}, [118, 20, 296],
+                                             [122, 99, 326]),
     "labels in the header": (
         '"An office"\n\n,"Male","Female","Total"\n"Area 1",12,S,16\n"Area 2",S,38,41\n"Total",15,42,57\n\n"Notes"\n',
         {"wide": "sex", "rule": "suppressed(1, 9)"}, [12, 4, 3, 38], [12, 4, 3, 38],
     ),
-    "negative marks": (
-        "pk,week,sum\n1,a,140\n1,b,-999999\n",
-        {"value": "sum", "dims": ["pk", "week"], "rule": "hhs-facilities"}, [140, 1], [140, 3],
-    ),
+    "negative marks": ("pk,week,sum\n1,a,140\n1,b,-999999\n",
+                       {"value": "sum", "dims": ["pk", "week"], "rule": "hhs-facilities"}, [140, 1], [140, 3]),
     "titles and notes": (
         'Counts by county\n"All sites, 2016-2020"\n\nCounty,FIPS,Count\n"Ash, ZZ",99001,112\nBirch,99003,3 or fewer\n\n'
         'Notes:\n"Created by a site."\n',
@@ -280,10 +267,9 @@ PRINTED = {
         "GEO_ID,NAME,B01E,B01M\nGeography,Area Name,Estimate!!Total,Margin of Error\nUS01,A,26,29\nUS02,B,0,12\n",
         {"value": "B01E", "dims": ["GEO_ID"], "rule": ppd.rules.noisy(ppd.laws.Sampled(13))}, [2, 0], [np.inf, np.inf],
     ),
-    "Latin-1": (
-        "Kreis;Geschlecht;Anzahl\nL\u00f6rrach;m;1 234\nL\u00f6rrach;w;x\n",
-        {"value": "Anzahl", "dims": ["Kreis", "Geschlecht"], "rule": "unknown('x')"}, [1234, 0], [1234, np.inf],
-    ),
+    "Latin-1": ("Kreis;Geschlecht;Anzahl\nL\u00f6rrach;m;1 234\nL\u00f6rrach;w;x\n",
+                {"value": "Anzahl", "dims": ["Kreis", "Geschlecht"], "rule": "unknown('x')"}, [1234, 0],
+                [1234, np.inf]),
     "totals of two dimensions": (
         "age,sex,n\n0,f,12\n0,m,S\n0,Total,16\n1,f,S\n1,m,10\n1,Total,13\nTotal,f,15\nTotal,m,14\nTotal,Total,29\n",
         {"value": "n", "dims": ["age", "sex"], "rule": "suppressed(1, 9)"}, [12, 4, 3, 10], [12, 4, 3, 10],
@@ -292,15 +278,12 @@ PRINTED = {
         "fips,n\n01000,310\n01001,120\n01003,147\n01005,43\n02000,92\n02013,17\n02016,33\n02020,42\n",
         {"value": "n", "dims": ["fips"]}, [120, 147, 43, 17, 33, 42], [120, 147, 43, 17, 33, 42],
     ),
-    "randomly rounded totals": (
-        "Area,Group,n\nA1,X,3\nA1,Y,S\nA2,X,12\nA2,Y,9\nTotal,X,15\nTotal,Y,12\n",
-        {"value": "n", "dims": ["Area", "Group"], "rule": "stats-nz", "totals": "published"},
-        [1, 0, 10, 7], [5, 5, 14, 11],
-    ),
-    "sums of printed numbers": (
-        "Area,n\nA,5\nB,10\nTotal,15\n",
-        {"value": "n", "dims": ["Area"], "rule": "rounded(5)", "totals": "drop"}, [3, 8], [7, 12],
-    ),
+    "randomly rounded totals": ("Area,Group,n\nA1,X,3\nA1,Y,S\nA2,X,12\nA2,Y,9\nTotal,X,15\nTotal,Y,12\n",
+                                {"value": "n", "dims": ["Area", "Group"], "rule": "stats-nz", "totals": "published"},
+                                [1, 0, 10, 7], [5, 5, 14, 11]),
+    "sums of printed numbers": ("Area,n\nA,5\nB,10\nTotal,15\n",
+                                {"value": "n", "dims": ["Area"], "rule": "rounded(5)", "totals": "drop"}, [3, 8],
+                                [7, 12]),
 }  # fmt: skip
 
 
@@ -335,21 +318,12 @@ def test_reading_is_explained(tmp_path):
     assert bounds.lower.tolist() == bounds.upper.tolist() == [4, 14, 31, 7]
 
 
-@pytest.mark.parametrize(
-    ("rule", "totals", "number", "error", "message"),
-    [
-        ("rounded(5)", None, 35, LabelError, "'Total' of 'a' is a total of inexact numbers: state by --totals"),
-        (
-            "rounded(5)",
-            "published",
-            45,
-            InvariantError,
-            "line 4: the total '45' contradicts its cells, whose sum is 26-34",
-        ),
-        (None, None, 31, InvariantError, "line 4: the total '31' contradicts its cells, whose sum is 30"),
-        ("rounded(5)", "exact", 33, None, None),
-    ],
-)
+@pytest.mark.parametrize(("rule", "totals", "number", "error", "message"), [
+    ("rounded(5)", None, 35, LabelError, "'Total' of 'a' is a total of inexact numbers: state by --totals"),
+    ("rounded(5)", "published", 45, InvariantError, "line 4: the total '45' contradicts its cells, whose sum is 26-34"),
+    (None, None, 31, InvariantError, "line 4: the total '31' contradicts its cells, whose sum is 30"),
+    ("rounded(5)", "exact", 33, None, None),
+])  # fmt: skip
 def test_totals_and_their_law(rule, totals, number, error, message, tmp_path):
     (tmp_path / "t.csv").write_text(f"a,n\nx,10\ny,20\nTotal,{number}\n")
     options = {"value": "n", "dims": ["a"], "rule": rule, "totals": totals}

@@ -1,4 +1,4 @@
-"""The reference on the site: each public name has a page, a docstring and names that are related to it."""
+"""The reference: each public name has a page, a docstring and related names; a package index lists its files."""
 
 import ast
 import builtins
@@ -174,3 +174,15 @@ def test_examples_run_when_they_are_pasted(generated_pages):
                 if missing := undefined("\n".join(example.source for example in examples)):
                     incomplete[f"{package}.{name}", getattr(documented, "__name__", "")] = missing
     assert incomplete == {}
+
+
+PACKAGE = ROOT / "ppdinf"
+PACKAGES = sorted(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.relative_to(PACKAGE).as_posix())
+def test_an_index_lists_its_files(package):
+    index = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    files = [path for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    names = sorted(path.stem for path in files if not path.name.startswith("_"))
+    assert [name for name in names if not re.search(rf"^{name} ", index, re.MULTILINE)] == []

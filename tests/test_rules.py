@@ -39,36 +39,22 @@ def mean_text(x, years, decimals):
 
 
 RULES = {
-    "nhs": (
-        rounded(5).then(suppressed(1, 7)).then(empty_cells("zero")),
-        lambda x: ["*" if 1 <= x <= 7 else str(nearest(x, 5))] + [""] * (x == 0),
-    ),
-    "the other order": (
-        suppressed(1, 7, "*").then(rounded(5)),
-        lambda x: ["*" if 1 <= x <= 7 else str(nearest(x, 5))],
-    ),
+    "nhs": (rounded(5).then(suppressed(1, 7)).then(empty_cells("zero")),
+            lambda x: ["*" if 1 <= x <= 7 else str(nearest(x, 5))] + [""] * (x == 0)),
+    "the other order": (suppressed(1, 7, "*").then(rounded(5)), lambda x: ["*" if 1 <= x <= 7 else str(nearest(x, 5))]),
     "hole": (rounded(10).then(suppressed(2, 3)), lambda x: ["*" if x in (2, 3) else str(nearest(x, 10))]),
     "up": (rounded(10, "up").then(suppressed(4, 39)), lambda x: ["*" if 4 <= x < 40 else str(-(-x // 10) * 10)]),
     "midpoint": (midpoint_rounded(6), lambda x: [str(0 if x == 0 else -(-x // 6) * 6 - 3)]),
-    "after rounding": (
-        rounded(5).then(hidden_below(10)),
-        lambda x: [str(nearest(x, 5))] if nearest(x, 5) >= 10 else [""],
-    ),
-    "random": (
-        random_rounded(3).then(suppressed(1, 2)),
-        lambda x: ["*"] if x in (1, 2) else [str(x // 3 * 3)] + [str(x // 3 * 3 + 3)] * (x % 3 > 0),
-    ),
+    "after rounding": (rounded(5).then(hidden_below(10)),
+                       lambda x: [str(nearest(x, 5))] if nearest(x, 5) >= 10 else [""]),
+    "random": (random_rounded(3).then(suppressed(1, 2)),
+               lambda x: ["*"] if x in (1, 2) else [str(x // 3 * 3)] + [str(x // 3 * 3 + 3)] * (x % 3 > 0)),
     "noise": (noisy(laws.AdditiveNoise({-2: 0.5, 1: 0.5})), lambda x: [str(x - 2), str(x + 1)]),
-    "secondary": (
-        suppressed(1, 9, secondary=True),
-        lambda x: ["S"] if 1 <= x <= 9 else ["S", str(x)],
-    ),
-    "letters": (
-        marked({"A": "0-19", "B": "20-99", "Z": "100+"}),
-        lambda x: ["AB"[x >= 20] if x < 100 else "Z", str(x)],
-    ),
+    "secondary": (suppressed(1, 9, secondary=True), lambda x: ["S"] if 1 <= x <= 9 else ["S", str(x)]),
+    "letters": (marked({"A": "0-19", "B": "20-99", "Z": "100+"}),
+                lambda x: ["AB"[x >= 20] if x < 100 else "Z", str(x)]),
     "top": (suppressed(90, 10**6, "90+"), lambda x: ["90+" if x >= 90 else str(x)]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -91,14 +91,8 @@ class Counts:
 
 BOUNDED = ["binomial", "binomial of each", "uniform", "categorical", "beta-binomial", "truncated Poisson"]
 UNBOUNDED = [
-    "Poisson",
-    "Poisson",
-    "negative binomial",
-    "geometric",
-    "zero-inflated Poisson",
-    "hurdle Poisson",
-    "mixture",
-]
+    "Poisson", "Poisson", "negative binomial", "geometric", "zero-inflated Poisson", "hurdle Poisson", "mixture",
+]  # fmt: skip
 ROWS = ["multinomial rows", "Dirichlet-multinomial rows"]
 
 

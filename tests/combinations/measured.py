@@ -174,18 +174,8 @@ def suppressed(rng, frame, truth, features):
 
 
 CROSSING = [
-    "none",
-    "total",
-    "margin",
-    "margins",
-    "groups",
-    "nested",
-    "cells",
-    "weighted",
-    "linear",
-    "mapped",
-    "all pairs",
-]
+    "none", "total", "margin", "margins", "groups", "nested", "cells", "weighted", "linear", "mapped", "all pairs",
+]  # fmt: skip
 
 
 NESTED = ["none", "none", "total", "groups", "nested", "margin"]

@@ -109,32 +109,23 @@ PUBLISHED = {
     "total": laplace(total(), "1/2", (4, -1, 5)),
     "two persons": laplace(total(), "1/2", (2, -1, 1)),
     "nothing": laplace(Public(), 1, (3, -1), A=(), high=120, reach=26),
-    "groups": laplace(
-        groups("state"), "1/4", (5, 0, -1, 4), A=((1, 1, 0, 0), (0, 0, 1, 1)), dims=("county",),
-        coords={"state": ("county", list("AABB"))},
-    ),
-    "gaussian": Published(
-        lambda: ppd.GeneralizedGaussian(total(), sigma=2), (3, 5, 0), lambda times: own.gaussian(2.0 / times)
-    ),
-    "staircase": Published(
-        lambda: ppd.Conditioned(total(), noise=ppd.mechanisms.Staircase(1, sensitivity=2, step=1)), (1, 7, 1),
-        lambda times: own.staircase(times, 2, 1),
-    ),
+    "groups": laplace(groups("state"), "1/4", (5, 0, -1, 4), A=((1, 1, 0, 0), (0, 0, 1, 1)), dims=("county",),
+                      coords={"state": ("county", list("AABB"))}),
+    "gaussian": Published(lambda: ppd.GeneralizedGaussian(total(), sigma=2), (3, 5, 0),
+                          lambda times: own.gaussian(2.0 / times)),
+    "staircase": Published(lambda: ppd.Conditioned(total(), noise=ppd.mechanisms.Staircase(1, sensitivity=2, step=1)),
+                           (1, 7, 1), lambda times: own.staircase(times, 2, 1)),
     "known apart": laplace(Public(), "1/2", (6, -2, 7), a=(9,), known=total),
     "at most 5": laplace(total() & between(0, 5), "1/2", (7, 2, 0), high=5),
     "suppressed": Published(lambda: ppd.Suppression(BOUNDED), (7, 0, 0), lambda times: lambda z: np.zeros(len(z))),
-    "bounded": Published(
-        lambda: ppd.Conditioned(BOUNDED, noise=ppd.mechanisms.DoubleGeometric("1/2")), (0, 0, 8), double_geometric(0.5),
-        normalised=True, sampled_only=True,
-    ),
-    "congenial": Published(
-        lambda: ppd.WassersteinExponential(BOUNDED, epsilon=2, sensitivity=2, **CONGENIAL), (3, 1, 4),
-        double_geometric(0.5), base=_resembles([3, 0, 5], 1.0, 0.5), normalised=True, sampled_only=True,
-    ),
+    "bounded": Published(lambda: ppd.Conditioned(BOUNDED, noise=ppd.mechanisms.DoubleGeometric("1/2")), (0, 0, 8),
+                         double_geometric(0.5), normalised=True, sampled_only=True),
+    "congenial": Published(lambda: ppd.WassersteinExponential(BOUNDED, epsilon=2, sensitivity=2, **CONGENIAL),
+                           (3, 1, 4), double_geometric(0.5), base=_resembles([3, 0, 5], 1.0, 0.5), normalised=True,
+                           sampled_only=True),
     "rows": laplace(margin("sex"), "1/2", TWO_WAY, A=ROWS, dims=("sex", "age")),
-    "margins": laplace(
-        margin("sex") & margin("age"), "1/2", TWO_WAY, A=(*ROWS, *COLUMNS), sampled_only=True, dims=("sex", "age")
-    ),
+    "margins": laplace(margin("sex") & margin("age"), "1/2", TWO_WAY, A=(*ROWS, *COLUMNS), sampled_only=True,
+                       dims=("sex", "age")),
 }  # fmt: skip
 
 

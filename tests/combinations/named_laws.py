@@ -18,6 +18,7 @@ from scipy.special import expit, gammaln, softmax
 
 from combinations import formulas as own
 
+exp, sigmoid = pm.math.exp, pm.math.sigmoid
 SLOPE = np.array([1.0, -0.5, 0.25, 0.0, -1.0, 0.5])
 TRIALS = np.array([5, 9, 4, 7, 6, 8])
 ORDINARY = [(0.6, 0.4), (1.2, -0.7)]
@@ -81,7 +82,7 @@ def shifted_poisson(eta, x):
 
 
 def two_weights(theta):
-    return pt.stack([pm.math.sigmoid(theta[2]), pm.math.sigmoid(-theta[2])])
+    return pt.stack([sigmoid(theta[2]), sigmoid(-theta[2])])
 
 
 def two_log_weights(theta):
@@ -110,19 +111,19 @@ LOW, HIGH = np.array([0, 1, 2, 0, 1, 0]), np.array([3, 6, 5, 4, 3, 7])
 
 DATA_MODELS = {
     "Poisson": DataModel(
-        lambda theta, eta: pm.Poisson.dist(pm.math.exp(eta)), lambda theta, eta, x: own.poisson(x, np.exp(eta))
+        lambda theta, eta: pm.Poisson.dist(exp(eta)), lambda theta, eta, x: own.poisson(x, np.exp(eta))
     ),
     "Poisson, a rate of 0": DataModel(
-        lambda theta, eta: pm.Poisson.dist(pm.math.exp(eta) * each([1, 0, 1], eta)),
+        lambda theta, eta: pm.Poisson.dist(exp(eta) * each([1, 0, 1], eta)),
         lambda theta, eta, x: own.poisson(x, np.exp(eta) * each([1, 0, 1], eta)),
     ),
     "Poisson, one rate for all": DataModel(
-        lambda theta, eta: pm.Poisson.dist(pm.math.exp(theta[0] + 0 * theta[1])),
+        lambda theta, eta: pm.Poisson.dist(exp(theta[0] + 0 * theta[1])),
         lambda theta, eta, x: own.poisson(x, np.exp(theta[0])),
         extreme=[(-40.0, 0.0), (4.0, 0.0), (-700.0, 0.0)],
     ),
     "binomial": by_logit(
-        lambda theta, eta: pm.Binomial.dist(each(TRIALS, eta), pm.math.sigmoid(eta)),
+        lambda theta, eta: pm.Binomial.dist(each(TRIALS, eta), sigmoid(eta)),
         lambda theta, eta, x: own.binomial(x, each(TRIALS, eta), eta),
     ),
     "binomial by its logit": by_logit(
@@ -130,40 +131,33 @@ DATA_MODELS = {
         lambda theta, eta, x: own.binomial(x, each(TRIALS, eta), eta),
     ),
     "binomial, one p is 1": by_logit(
-        lambda theta, eta: pm.Binomial.dist(
-            each(TRIALS, eta),
-            pm.math.switch(each([0, 0, 1], eta), 1.0, pm.math.sigmoid(eta)),
-        ),
+        lambda theta, eta: pm.Binomial.dist(each(TRIALS, eta), pm.math.switch(each([0, 0, 1], eta), 1.0, sigmoid(eta))),
         lambda theta, eta, x: own.binomial(x, each(TRIALS, eta), np.where(each([0, 0, 1], eta), np.inf, eta)),
     ),
     "Bernoulli": by_logit(
-        lambda theta, eta: pm.Bernoulli.dist(logit_p=eta),
-        lambda theta, eta, x: own.binomial(x, 1, eta),
-        high=1,
+        lambda theta, eta: pm.Bernoulli.dist(logit_p=eta), lambda theta, eta, x: own.binomial(x, 1, eta), high=1
     ),
     "negative binomial": DataModel(
-        lambda theta, eta: pm.NegativeBinomial.dist(mu=pm.math.exp(eta), alpha=2.0),
+        lambda theta, eta: pm.NegativeBinomial.dist(mu=exp(eta), alpha=2.0),
         lambda theta, eta, x: own.negative_binomial(x, np.exp(eta), 2.0),
         extreme=[(-12.0, 0.0), (0.0, 8.0), (3.0, 2.0)],
         rounded=[(-40.0, 0.0), (0.0, 40.0), (-800.0, 0.0)],
     ),
     "negative binomial, shape unknown": DataModel(
-        lambda theta, eta: pm.NegativeBinomial.dist(mu=pm.math.exp(eta), alpha=pm.math.exp(theta[2])),
+        lambda theta, eta: pm.NegativeBinomial.dist(mu=exp(eta), alpha=exp(theta[2])),
         lambda theta, eta, x: own.negative_binomial(x, np.exp(eta), np.exp(theta[2])),
         ordinary=with_more((0.3,), (-1.0,)),
         extreme=[(0.6, 0.4, -8.0), (0.6, 0.4, 8.0), (-12.0, 0.0, 0.0), (0.0, 8.0, 1.0)],
         rounded=[(0.6, 0.4, -40.0), (0.0, 40.0, 1.0)],
     ),
     "negative binomial by n and p": DataModel(
-        lambda theta, eta: pm.NegativeBinomial.dist(n=3.0, p=pm.math.sigmoid(eta)),
+        lambda theta, eta: pm.NegativeBinomial.dist(n=3.0, p=sigmoid(eta)),
         lambda theta, eta, x: own.negative_binomial_by_p(x, 3.0, eta),
         extreme=[(-30.0, 0.0), (12.0, 0.0), (0.0, 12.0)],
         rounded=[(40.0, 0.0), (0.0, 40.0), (800.0, 0.0), (-800.0, 0.0)],
     ),
     "geometric": by_logit(
-        lambda theta, eta: pm.Geometric.dist(pm.math.sigmoid(eta)),
-        lambda theta, eta, x: own.geometric(x, eta),
-        low=1,
+        lambda theta, eta: pm.Geometric.dist(sigmoid(eta)), lambda theta, eta, x: own.geometric(x, eta), low=1
     ),
     "discrete uniform": fixed(
         lambda theta, eta: pm.DiscreteUniform.dist(each(LOW, eta), each(HIGH, eta)),
@@ -188,28 +182,27 @@ DATA_MODELS = {
         high=4,
     ),
     "beta-binomial": DataModel(
-        lambda theta, eta: pm.BetaBinomial.dist(pm.math.exp(eta), pm.math.exp(theta[2]), 9),
+        lambda theta, eta: pm.BetaBinomial.dist(exp(eta), exp(theta[2]), 9),
         lambda theta, eta, x: own.beta_binomial(x, 9, np.exp(eta), np.exp(theta[2])),
         ordinary=with_more((0.5,), (-0.5,)),
         extreme=[(-15.0, 0.0, 0.0), (0.6, 0.4, 12.0), (0.6, 0.4, -15.0)],
     ),
     "hypergeometric": fixed(
-        lambda theta, eta: pm.HyperGeometric.dist(N=20, k=7, n=9),
-        lambda theta, eta, x: own.hypergeometric(x, 20, 7, 9),
+        lambda theta, eta: pm.HyperGeometric.dist(N=20, k=7, n=9), lambda theta, eta, x: own.hypergeometric(x, 20, 7, 9)
     ),
     "discrete Weibull": DataModel(
-        lambda theta, eta: pm.DiscreteWeibull.dist(pm.math.sigmoid(eta), 1.3),
+        lambda theta, eta: pm.DiscreteWeibull.dist(sigmoid(eta), 1.3),
         lambda theta, eta, x: own.discrete_weibull(x, expit(eta), 1.3),
         extreme=[(-20.0, 0.0), (6.0, 0.0)],
         rounded=[(-40.0, 0.0)],
     ),
     "zero-inflated Poisson": with_share(
-        lambda theta, eta: pm.ZeroInflatedPoisson.dist(pm.math.sigmoid(theta[2]), pm.math.exp(eta)),
+        lambda theta, eta: pm.ZeroInflatedPoisson.dist(sigmoid(theta[2]), exp(eta)),
         lambda theta, eta, x: own.zero_inflated(x, theta[2], own.poisson(x, np.exp(eta))),
     ),
     "zero-inflated negative binomial": DataModel(
         lambda theta, eta: pm.ZeroInflatedNegativeBinomial.dist(
-            psi=pm.math.sigmoid(theta[2]), mu=pm.math.exp(eta), alpha=pm.math.exp(theta[3])
+            psi=sigmoid(theta[2]), mu=exp(eta), alpha=exp(theta[3])
         ),
         lambda theta, eta, x: own.zero_inflated(x, theta[2], own.negative_binomial(x, np.exp(eta), np.exp(theta[3]))),
         ordinary=with_more((0.8, 0.5), (-0.4, -0.5)),
@@ -217,16 +210,14 @@ DATA_MODELS = {
         rounded=[(*point, 0.3) for point in AT_ENDS],
     ),
     "zero-inflated binomial": with_share(
-        lambda theta, eta: pm.ZeroInflatedBinomial.dist(
-            pm.math.sigmoid(theta[2]), each(TRIALS, eta), pm.math.sigmoid(eta)
-        ),
+        lambda theta, eta: pm.ZeroInflatedBinomial.dist(sigmoid(theta[2]), each(TRIALS, eta), sigmoid(eta)),
         lambda theta, eta, x: own.zero_inflated(x, theta[2], own.binomial(x, each(TRIALS, eta), eta)),
         extreme=[*NEAR_ENDS, (12.0, 0.0, 0.5)],
         rounded=AT_ENDS[:1],
     ),
     "mixture of Poissons": DataModel(
         lambda theta, eta: pm.Mixture.dist(
-            two_weights(theta), [pm.Poisson.dist(pm.math.exp(eta)), pm.Poisson.dist(pm.math.exp(eta + theta[3]))]
+            two_weights(theta), [pm.Poisson.dist(exp(eta)), pm.Poisson.dist(exp(eta + theta[3]))]
         ),
         lambda theta, eta, x: own.mixture(
             two_log_weights(theta), own.poisson(x, np.exp(eta)), own.poisson(x, np.exp(eta + theta[3]))
@@ -237,31 +228,26 @@ DATA_MODELS = {
     ),
     "mixture of unlike supports": with_share(
         lambda theta, eta: pm.Mixture.dist(
-            two_weights(theta),
-            [pm.Binomial.dist(4, pm.math.sigmoid(eta)), pm.Geometric.dist(pm.math.sigmoid(-eta))],
+            two_weights(theta), [pm.Binomial.dist(4, sigmoid(eta)), pm.Geometric.dist(sigmoid(-eta))]
         ),
         lambda theta, eta, x: own.mixture(two_log_weights(theta), own.binomial(x, 4, eta), own.geometric(x, -eta)),
         extreme=[*NEAR_ENDS[:3], (12.0, 0.0, 0.5), (-12.0, 0.0, 0.5)],
         rounded=[*AT_ENDS[:1], (0.6, 0.4, 40.0)],
     ),
     "mixture with a fixed count": with_share(
-        lambda theta, eta: pm.Mixture.dist(
-            two_weights(theta), [pm.DiracDelta.dist(2), pm.Poisson.dist(pm.math.exp(eta))]
-        ),
+        lambda theta, eta: pm.Mixture.dist(two_weights(theta), [pm.DiracDelta.dist(2), pm.Poisson.dist(exp(eta))]),
         lambda theta, eta, x: own.mixture(
             two_log_weights(theta), np.where(x == 2, 0.0, -np.inf), own.poisson(x, np.exp(eta))
         ),
     ),
     "truncated Poisson": DataModel(
-        lambda theta, eta: pm.Truncated.dist(pm.Poisson.dist(pm.math.exp(eta)), lower=1),
+        lambda theta, eta: pm.Truncated.dist(pm.Poisson.dist(exp(eta)), lower=1),
         lambda theta, eta, x: own.positive(x, lambda k: own.poisson(k, np.exp(eta))),
         extreme=[(0.0, 3.0), (2.0, 1.0)],
         low=1,
     ),
     "truncated negative binomial": DataModel(
-        lambda theta, eta: pm.Truncated.dist(
-            pm.NegativeBinomial.dist(mu=pm.math.exp(eta), alpha=2.0), lower=1, upper=6
-        ),
+        lambda theta, eta: pm.Truncated.dist(pm.NegativeBinomial.dist(mu=exp(eta), alpha=2.0), lower=1, upper=6),
         lambda theta, eta, x: own.truncated(x, lambda k: own.negative_binomial(k, np.exp(eta), 2.0), 1, 6),
         extreme=[(-5.0, 0.0), (0.0, 4.0), (3.0, 2.0)],
         rounded=[(0.0, 40.0)],
@@ -269,7 +255,7 @@ DATA_MODELS = {
         high=6,
     ),
     "censored Poisson": DataModel(
-        lambda theta, eta: pm.Censored.dist(pm.Poisson.dist(pm.math.exp(eta)), lower=1, upper=6),
+        lambda theta, eta: pm.Censored.dist(pm.Poisson.dist(exp(eta)), lower=1, upper=6),
         lambda theta, eta, x: own.censored(x, lambda k: own.poisson(k, np.exp(eta)), 1, 6, 300),
         # PyMC computes P(x >= 6) as 1 minus the complement: below -5 no digits and no slope remain
         extreme=[(-0.5, 0.0), (0.0, 4.0), (3.0, 2.0)],
@@ -277,15 +263,13 @@ DATA_MODELS = {
         high=6,
     ),
     "hurdle Poisson": with_share(
-        lambda theta, eta: pm.HurdlePoisson.dist(pm.math.sigmoid(theta[2]), pm.math.exp(eta)),
+        lambda theta, eta: pm.HurdlePoisson.dist(sigmoid(theta[2]), exp(eta)),
         lambda theta, eta, x: own.hurdle(x, theta[2], lambda k: own.poisson(k, np.exp(eta))),
         extreme=[*NEAR_ENDS[:3], (-4.0, 0.0, 0.5)],
         rounded=AT_ENDS[:1],
     ),
     "hurdle negative binomial": DataModel(
-        lambda theta, eta: pm.HurdleNegativeBinomial.dist(
-            pm.math.sigmoid(theta[2]), pm.math.exp(eta), pm.math.exp(theta[3])
-        ),
+        lambda theta, eta: pm.HurdleNegativeBinomial.dist(sigmoid(theta[2]), exp(eta), exp(theta[3])),
         lambda theta, eta, x: own.hurdle(
             x, theta[2], lambda k: own.negative_binomial(k, np.exp(eta), np.exp(theta[3]))
         ),
@@ -300,16 +284,13 @@ DATA_MODELS = {
     ),
     "a law made of others": DataModel(
         lambda theta, eta: pm.CustomDist.dist(
-            eta,
-            dist=lambda eta, size: pm.Poisson.dist(pm.math.exp(eta), size=size) + 1,
-            class_name="OneMore",
-            dtype="int64",
+            eta, dist=lambda eta, size: pm.Poisson.dist(exp(eta), size=size) + 1, class_name="OneMore", dtype="int64"
         ),
         lambda theta, eta, x: own.poisson(x - 1, np.exp(eta)),
         low=1,
     ),
     "switched rates, whole numbers": DataModel(
-        lambda theta, eta: pm.Poisson.dist(pm.math.switch(each([1, 0], eta), 4, 1) * pm.math.exp(theta[1])),
+        lambda theta, eta: pm.Poisson.dist(pm.math.switch(each([1, 0], eta), 4, 1) * exp(theta[1])),
         lambda theta, eta, x: own.poisson(x, np.where(each([1, 0], eta), 4, 1) * np.exp(theta[1])),
         extreme=[],
     ),
@@ -338,7 +319,7 @@ DATA_MODELS = {
         whole=True,
     ),
     "Dirichlet-multinomial rows": DataModel(
-        lambda theta, eta: pm.DirichletMultinomial.dist(n=np.array([5, 4]), a=pm.math.exp(eta)),
+        lambda theta, eta: pm.DirichletMultinomial.dist(n=np.array([5, 4]), a=exp(eta)),
         lambda theta, eta, x: own.dirichlet_multinomial(x.reshape(-1, 2, 3), np.exp(eta.reshape(2, 3))).sum(axis=-1),
         extreme=[(-10.0, 0.0), (8.0, 0.0), (0.0, 10.0)],
         whole=True,

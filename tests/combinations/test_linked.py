@@ -161,11 +161,9 @@ LINKED = {
         lambda p, x: (own.poisson(x, POPULATION * p.scale) + own.poisson(POPULATION, np.exp(p.a + 1))).sum(axis=1),
         lambda p, x: own.poisson(x, 5 * p.scale).sum(axis=1),
     ),
-    "population as data": Linked(
-        'table(pm.Poisson.dist(pm.Data("population", POPULATION) * pm.math.exp(b)))',
-        lambda p, x: own.poisson(x, POPULATION * p.scale).sum(axis=1),
-        lambda p, x: own.poisson(x, 5 * p.scale).sum(axis=1),
-    ),
+    "population as data": Linked('table(pm.Poisson.dist(pm.Data("population", POPULATION) * pm.math.exp(b)))',
+                                 lambda p, x: own.poisson(x, POPULATION * p.scale).sum(axis=1),
+                                 lambda p, x: own.poisson(x, 5 * p.scale).sum(axis=1)),
     "people at risk observed": Linked(
         'people = pm.Poisson("people", 9.0, shape=3, observed=np.array([9, 4, 6]))\n'
         "table(pm.Binomial.dist(people, pm.math.sigmoid(a)))",
@@ -180,34 +178,27 @@ LINKED = {
         lambda p, x: of_latent(p, x, sign=-1),
         {"level": 0.9},
     ),
-    "deaths among cases, observed": after(
-        'pm.Binomial("deaths", n=x, p=pm.math.sigmoid(b), observed=DEATHS)', lambda p, x: of_deaths(p, x, DEATHS)
-    ),
+    "deaths among cases, observed": after('pm.Binomial("deaths", n=x, p=pm.math.sigmoid(b), observed=DEATHS)',
+                                          lambda p, x: of_deaths(p, x, DEATHS)),
     "deaths among cases, unknown": after(
         'deaths = pm.Binomial("deaths", n=x, p=pm.math.sigmoid(b))\n'
         'pm.Poisson("seen", 1 + deaths, observed=np.array([3, 1, 1]))',
         lambda p, x: of_deaths(p, x, p.deaths) + own.poisson(np.array([3, 1, 1]), 1 + p.deaths).sum(),
         values={"deaths": [2, 0, 1]},
     ),
-    "outcome with counts as rates": after(
-        'pm.Poisson("outcome", mu=0.1 + x * pm.math.exp(b), observed=OUTCOME)',
-        lambda p, x: own.poisson(OUTCOME, 0.1 + x * p.scale).sum(axis=1),
-    ),
-    "readings of the cells": after(
-        'pm.Normal("reading", mu=x, sigma=pm.math.exp(b), observed=READING)',
-        lambda p, x: normal(READING, x, p.scale).sum(axis=1),
-    ),
+    "outcome with counts as rates": after('pm.Poisson("outcome", mu=0.1 + x * pm.math.exp(b), observed=OUTCOME)',
+                                          lambda p, x: own.poisson(OUTCOME, 0.1 + x * p.scale).sum(axis=1)),
+    "readings of the cells": after('pm.Normal("reading", mu=x, sigma=pm.math.exp(b), observed=READING)',
+                                   lambda p, x: normal(READING, x, p.scale).sum(axis=1)),
     "readings, one missing": after(
         'pm.Normal("reading", mu=x, sigma=pm.math.exp(b), observed=np.ma.masked_array(READING, MISSING))',
         lambda p, x: normal(np.where(MISSING, np.sum(p.reading_unobserved), READING), x, p.scale).sum(axis=1),
         values={"reading_unobserved": [1.4]},
     ),
-    "reading of one cell": after(
-        'pm.Normal("first", mu=x[0], sigma=pm.math.exp(b), observed=2.1)', lambda p, x: normal(2.1, x[:, 0], p.scale)
-    ),
-    "potential": after(
-        'pm.Potential("pull", -0.3 * (x - pm.math.exp(b)) ** 2)', lambda p, x: -0.3 * ((x - p.scale) ** 2).sum(axis=1)
-    ),
+    "reading of one cell": after('pm.Normal("first", mu=x[0], sigma=pm.math.exp(b), observed=2.1)',
+                                 lambda p, x: normal(2.1, x[:, 0], p.scale)),
+    "potential": after('pm.Potential("pull", -0.3 * (x - pm.math.exp(b)) ** 2)',
+                       lambda p, x: -0.3 * ((x - p.scale) ** 2).sum(axis=1)),
     # sums over cells with unknown weights or data weights, and a part that depends on no cell
     "potentials": Linked(
         TABLE + 'pm.Potential("pull", a**2 - pm.math.exp(b) * pt.abs(x - pm.Data("to", [2.0, 1.0, 5.0])).sum())\n'
@@ -215,22 +206,16 @@ LINKED = {
         lambda p, x: plain(p, x) + of_potentials(p, x),
         lambda p, x: plain(p, x) + 2 * of_potentials(p, x),
     ),
-    "reading of two cells": after(
-        'pm.Normal("both", mu=x[0] + 2 * x[1], sigma=pm.math.exp(b), observed=3.0)',
-        lambda p, x: normal(3.0, x[:, 0] + 2 * x[:, 1], p.scale),
-        routes=(False,),
-    ),
+    "reading of two cells": after('pm.Normal("both", mu=x[0] + 2 * x[1], sigma=pm.math.exp(b), observed=3.0)',
+                                  lambda p, x: normal(3.0, x[:, 0] + 2 * x[:, 1], p.scale), routes=(False,)),
     "reading of shares": after(
         'share = pm.Deterministic("share", x / x.sum())\n'
         'pm.Normal("read", mu=share[0] - share[2], sigma=0.2 * pm.math.exp(b), observed=-0.3)',
         lambda p, x: normal(-0.3, (x[:, 0] - x[:, 2]) / 8, 0.2 * p.scale),
         routes=(False,),
     ),
-    "second table": after(
-        'ppd.PartiallyPrivate("deaths", pm.Binomial.dist(x, pm.math.sigmoid(b)), alone(OTHER))',
-        of_second,
-        routes=(True,),
-    ),
+    "second table": after('ppd.PartiallyPrivate("deaths", pm.Binomial.dist(x, pm.math.sigmoid(b)), alone(OTHER))',
+                          of_second, routes=(True,)),
     "second table, events": after(
         'ppd.PartiallyPrivate("events", pm.Poisson.dist(pm.math.exp(b) * x * EXPOSURE), alone(OTHER))',
         of_events,
@@ -249,7 +234,7 @@ LINKED = {
         values={"deaths": [2, 0, 1], "third": [1, 0, 1]},
         routes=(False,),
     ),
-}
+}  # fmt: skip
 LIGHT = ["covariate observed", "deaths among cases, observed", "potentials"]
 BOTH = [
     pytest.param(name, route, marks=() if name in LIGHT else [pytest.mark.deep] + [pytest.mark.interpreted] * route)

@@ -207,11 +207,7 @@ BAD_FILES = {
     "month 13": (MONTHS.replace("2021-07", "2021-13"), LabelError, "column 'month': '2021-13'"),
     "row twice": (MONTHS + "A,01001,2021-07,731,0\n", LabelError, "line 6: county=A, month=2021-07 is on line 5"),
     "row missing": (MONTHS.replace("B,01003,2021-07,0,1\n", ""), LabelError, "no row for county=B, month=2021-07"),
-    "bad cases": (
-        MONTHS.replace(",731,", ",731.0,"),
-        CountError,
-        "line 2, column 'cases': the count has a decimal",
-    ),
+    "bad cases": (MONTHS.replace(",731,", ",731.0,"), CountError, "line 2, column 'cases': the count has a decimal"),
     "bad deaths": (MONTHS.replace("731,2", "731,x"), CountError, "line 2, column 'deaths'"),
     "swapped": (MONTHS.replace("cases,deaths", "deaths,cases"), CountError, "swapped"),
 }
@@ -228,24 +224,14 @@ def test_bad_files_are_refused_by_line_and_column_without_counts(case, write):
 BAD_POPULATIONS = {
     "no fips": (PERSONS.replace("fips", "code"), LabelError, "no column 'fips'"),
     "no population": (PERSONS.replace("pop_", "people_"), LabelError, "no column 'population'"),
-    "two latest": (
-        PERSONS.replace("pop_2020_base", "pop_2021_census"),
-        LabelError,
-        "pop_2021_estimate and pop_2021_census are equally recent",
-    ),
-    "county missing": (
-        PERSONS.replace("01003", "01007"),
-        LabelError,
-        r"no row with fips 01003 \(county 'B'\)",
-    ),
+    "two latest": (PERSONS.replace("pop_2020_base", "pop_2021_census"), LabelError,
+                   "pop_2021_estimate and pop_2021_census are equally recent"),
+    "county missing": (PERSONS.replace("01003", "01007"), LabelError, r"no row with fips 01003 \(county 'B'\)"),
     "county twice": (PERSONS + "01003,B,4,50,6\n", LabelError, "line 5: fips=01003 is on line 3"),
-    "nobody": (
-        PERSONS.replace(",40,", ",0,"),
-        CountError,
-        "line 2, column 'pop_2021_estimate': fips 01001 has the population 0",
-    ),
+    "nobody": (PERSONS.replace(",40,", ",0,"), CountError,
+               "line 2, column 'pop_2021_estimate': fips 01001 has the population 0"),
     "fractional": (PERSONS.replace(",40,", ",40.5,"), CountError, "line 2, column 'pop_2021_estimate'"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD_POPULATIONS)

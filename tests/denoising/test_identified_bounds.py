@@ -172,8 +172,7 @@ def test_two_numbers_of_one_cell_that_contradict_each_other_are_named():
 
 
 @pytest.mark.parametrize(
-    ("of", "message"),
-    [("area", "must be a statement"), (inv.nonnegative(), "has no sums"), (3, "must be a statement")],
+    ("of", "message"), [("area", "must be a statement"), (inv.nonnegative(), "has no sums"), (3, "must be a statement")]
 )
 def test_unsuitable_sums_are_refused(of, message):
     seen, _ = stated(1, "nested")

@@ -366,16 +366,12 @@ def area_draws(shift=0.0):
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda draws: draws,
-        lambda draws: draws.isel(area=[1, 0]),
-        lambda draws: draws.transpose("sex", "draw", "area", "chain"),
-        lambda draws: draws.isel(area=[1]),  # not compared
-        lambda draws: draws.assign_coords(area=["u", "w"]),  # not compared
-    ],
-)
+@pytest.mark.parametrize("change", [
+    lambda draws: draws, lambda draws: draws.isel(area=[1, 0]),
+    lambda draws: draws.transpose("sex", "draw", "area", "chain"),
+    lambda draws: draws.isel(area=[1]),  # not compared
+    lambda draws: draws.assign_coords(area=["u", "w"]),  # not compared
+])  # fmt: skip
 def test_elements_are_compared_by_their_labels(change):
     model, draws = area_draws()
     assert ppd.diagnose(xr.DataTree.from_dict({"posterior": change(draws)}), model).ok

@@ -177,17 +177,13 @@ REFUSED = {
     "shared draw": (lambda t: pm.Poisson.dist(2.0) + np.array([1, 2]), "whose draw the cells would share"),
     "squared n": (lambda t: pm.Multinomial.dist(pm.math.sqr(pm.Poisson.dist(5)), SCALE / 5), "must be a constant"),
     "reflected n": (lambda t: pm.Multinomial.dist(-pm.Poisson.dist(5), SCALE / 5), "must be a constant"),
-    "multinomial": (
-        lambda t: pm.Multinomial.dist(pm.NegativeBinomial.dist(mu=5, alpha=2), SCALE / 5),
-        "the n of the multinomial rows is negative_binomial_rv",
-    ),
+    "multinomial": (lambda t: pm.Multinomial.dist(pm.NegativeBinomial.dist(mu=5, alpha=2), SCALE / 5),
+                    "the n of the multinomial rows is negative_binomial_rv"),
     "named n": (lambda t: pm.Multinomial.dist(pm.Poisson("n", 5), SCALE / 5), "the n of the multinomial rows is n"),
-    "other dims": (
-        lambda t: pmd.Poisson.dist(pmd.as_xtensor(SCALE, dims=("sex",))),
-        "the distribution has the dimension 'sex'",
-    ),
+    "other dims": (lambda t: pmd.Poisson.dist(pmd.as_xtensor(SCALE, dims=("sex",))),
+                   "the distribution has the dimension 'sex'"),
     "not elementwise": (lambda t: pmd.Poisson.dist(pmd.as_xtensor(SCALE, dims=("area",))) + 1, "an elementwise dist"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)

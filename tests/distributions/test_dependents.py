@@ -23,36 +23,23 @@ def within(x):
 
 
 TOLD = {  # dependents by cell, then dependents of several cells; forms without peculiarities are in tests/combinations
-    "deaths": (
-        lambda x: pm.Binomial("d", n=x, p=0.4, observed=DEATHS),
-        lambda x: stats.binom.pmf(DEATHS, x, 0.4).prod(),
-    ),
-    "mixture": (
-        lambda x: pm.ZeroInflatedPoisson("d", psi=0.7, mu=2 * x + 0.5, observed=READ),
-        lambda x: np.prod(0.3 * (READ == 0) + 0.7 * stats.poisson.pmf(READ, 2 * x + 0.5)),
-    ),
-    "persons and others": (
-        lambda x: pm.Normal("d", mu=pt.concatenate([x, pt.constant([2.0])]), sigma=1, observed=[1.0, 2, 3, 4]),
-        lambda x: normal([1, 2, 3, 4], [*x, 2.0], 1).prod(),
-    ),
-    "potential in a row": (
-        lambda x: pm.Potential("a pull", 0.3 - 0.2 * ((x[None] - np.arange(2)[:, None]) ** 2)),
-        lambda x: np.exp(1.8 - 0.2 * ((x - np.arange(2)[:, None]) ** 2).sum()),
-    ),
-    "potential with zeros": (
-        lambda x: pm.Potential("d", pt.switch(x > 3, -np.inf, 0.0)),
-        lambda x: float((x <= 3).all()),
-    ),
-    "neighbours": (
-        lambda x: pm.Poisson("d", mu=1 + x[1:] * x[:-1], observed=[1, 5]),
-        lambda x: stats.poisson.pmf([1, 5], 1 + x[1:] * x[:-1]).prod(),
-    ),
-    "potential of a mean": (
-        lambda x: pm.Potential("d", -0.6 * pt.sqrt((x**2).sum())),
-        lambda x: np.exp(-0.6 * np.sqrt((x**2).sum())),
-    ),
+    "deaths": (lambda x: pm.Binomial("d", n=x, p=0.4, observed=DEATHS),
+               lambda x: stats.binom.pmf(DEATHS, x, 0.4).prod()),
+    "mixture": (lambda x: pm.ZeroInflatedPoisson("d", psi=0.7, mu=2 * x + 0.5, observed=READ),
+                lambda x: np.prod(0.3 * (READ == 0) + 0.7 * stats.poisson.pmf(READ, 2 * x + 0.5))),
+    "persons and others": (lambda x: pm.Normal("d", mu=pt.concatenate([x, pt.constant([2.0])]), sigma=1,
+                                               observed=[1.0, 2, 3, 4]),
+                           lambda x: normal([1, 2, 3, 4], [*x, 2.0], 1).prod()),
+    "potential in a row": (lambda x: pm.Potential("a pull", 0.3 - 0.2 * ((x[None] - np.arange(2)[:, None]) ** 2)),
+                           lambda x: np.exp(1.8 - 0.2 * ((x - np.arange(2)[:, None]) ** 2).sum())),
+    "potential with zeros": (lambda x: pm.Potential("d", pt.switch(x > 3, -np.inf, 0.0)),
+                             lambda x: float((x <= 3).all())),
+    "neighbours": (lambda x: pm.Poisson("d", mu=1 + x[1:] * x[:-1], observed=[1, 5]),
+                   lambda x: stats.poisson.pmf([1, 5], 1 + x[1:] * x[:-1]).prod()),
+    "potential of a mean": (lambda x: pm.Potential("d", -0.6 * pt.sqrt((x**2).sum())),
+                            lambda x: np.exp(-0.6 * np.sqrt((x**2).sum()))),
     "potential within": (lambda x: within(x), lambda x: np.exp(-0.7 * abs(x - 1).sum())),
-}
+}  # fmt: skip
 BY_CELL = list(TOLD)[:5]
 SEVERAL = list(TOLD)[5:]
 
@@ -109,14 +96,10 @@ def test_the_table_becomes_a_variable_for_a_dependent_of_all_cells_or_is_refused
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    "link",
-    [
-        lambda x, y: pm.Normal("d", mu=x - y, sigma=1, observed=[0.0, 0.0, 0.0]),
-        lambda x, y: pm.Potential("d", -0.5 * pt.sqr(x - y).sum()),
-    ],
-    ids=["observed", "potential"],
-)
+@pytest.mark.parametrize("link", [
+    lambda x, y: pm.Normal("d", mu=x - y, sigma=1, observed=[0.0, 0.0, 0.0]),
+    lambda x, y: pm.Potential("d", -0.5 * pt.sqr(x - y).sum()),
+], ids=["observed", "potential"])  # fmt: skip
 def test_two_tables_in_one_term_become_variables(link):
     second = released([2, 1, 3])
     model = posed()
@@ -229,35 +212,25 @@ def third(mu):
 
 # dependents of a table x, with d1 observed to be FIRST or drawn; and the density
 CHAINS = {
-    "backwards": (
-        lambda x, d1: pm.Normal("d2", d1[::-1] + x / 2, 1, observed=SECOND),
-        lambda x, d1: normal(SECOND, d1[::-1] + x / 2, 1).prod(),
-    ),
-    "the mean of the first": (
-        lambda x, d1: pm.Normal("d2", d1.mean() + x, 1, observed=SECOND),
-        lambda x, d1: normal(SECOND, d1.mean() + x, 1).prod(),
-    ),
-    "three": (
-        lambda x, d1: third(d1**2 + x * pm.Normal("d2", x + d1[[1, 2, 0]], 1, observed=SECOND)),
-        lambda x, d1: (normal(SECOND, x + d1[[1, 2, 0]], 1) * normal(THIRD, d1**2 + x * SECOND, 1)).prod(),
-    ),
+    "backwards": (lambda x, d1: pm.Normal("d2", d1[::-1] + x / 2, 1, observed=SECOND),
+                  lambda x, d1: normal(SECOND, d1[::-1] + x / 2, 1).prod()),
+    "the mean of the first": (lambda x, d1: pm.Normal("d2", d1.mean() + x, 1, observed=SECOND),
+                              lambda x, d1: normal(SECOND, d1.mean() + x, 1).prod()),
+    "three": (lambda x, d1: third(d1**2 + x * pm.Normal("d2", x + d1[[1, 2, 0]], 1, observed=SECOND)),
+              lambda x, d1: (normal(SECOND, x + d1[[1, 2, 0]], 1) * normal(THIRD, d1**2 + x * SECOND, 1)).prod()),
     "one beside the table": (
         lambda x, d1: third(x + pm.Normal("d2", pt.exp(-d1), 1, observed=SECOND).sum()),
         lambda x, d1: (normal(SECOND, np.exp(-d1), 1) * normal(THIRD, x + SECOND.sum(), 1)).prod(),
     ),
-    "a latent one between": (
-        lambda x, d1: third(x + pm.Normal("q", d1[0], 1)),
-        lambda x, d1: normal(0.7, d1[0], 1) * normal(THIRD, x + 0.7, 1).prod(),
-    ),
+    "a latent one between": (lambda x, d1: third(x + pm.Normal("q", d1[0], 1)),
+                             lambda x, d1: normal(0.7, d1[0], 1) * normal(THIRD, x + 0.7, 1).prod()),
     "a positive one between": (
         lambda x, d1: third(x + pm.Exponential("q", pt.exp(d1[0]))),
         lambda x, d1: 0.7 * stats.expon.pdf(0.7, scale=np.exp(-d1[0])) * normal(THIRD, x + 0.7, 1).prod(),
     ),
-    "a potential": (
-        lambda x, d1: pm.Potential("p", -0.1 * (d1[::-1] * x).sum()),
-        lambda x, d1: np.exp(-0.1 * (d1[::-1] * x).sum()),
-    ),
-}
+    "a potential": (lambda x, d1: pm.Potential("p", -0.1 * (d1[::-1] * x).sum()),
+                    lambda x, d1: np.exp(-0.1 * (d1[::-1] * x).sum())),
+}  # fmt: skip
 
 
 @pytest.mark.quick_cases(1)

@@ -102,31 +102,25 @@ LAWS = {  # law, log weight of the noise
 }
 AT_MOST_5 = {"bounds": inv.between(0, 5)}
 CASES = {  # (weights of a sum, reading) for each reading, and exact statements
-    "slightly below": ([((1, 1), -28)], {}),
-    "below": ([((1, 1), -35)], {}),
-    "far below": ([((1, 1), -100)], {}),
+    "slightly below": ([((1, 1), -28)], {}), "below": ([((1, 1), -35)], {}), "far below": ([((1, 1), -100)], {}),
     "as far as doubles can tell": ([((1, 1), -1000)], {}),
     "one cell": ([((1, 0), -1000), ((0, 1), 3)], {}),
     "twice one cell": ([((2, 0), -60), ((0, 1), -40)], {}),
     "two readings": ([((1, 1), -50), ((1, 1), -3)], {}),
     "two readings far away": ([((1, 1), -600), ((1, 1), -500)], {}),
-    "above": ([((1, 1), 60)], AT_MOST_5),
-    "far above": ([((1, 1), 1000)], AT_MOST_5),
+    "above": ([((1, 1), 60)], AT_MOST_5), "far above": ([((1, 1), 1000)], AT_MOST_5),
     "a difference": ([((1, -1), -60)], AT_MOST_5),
     "a far difference": ([((1, -1), 900)], AT_MOST_5),
     "a weighted difference": ([((2, -3), -70), ((1, 1), -80)], AT_MOST_5),
     "crossing sums": ([((1, 1, 0), -90), ((0, 1, 1), -90)], {}),
     "nested sums": ([((1, 1, 0), -40), ((1, 1, 1), -1000)], {}),
-    "above an exact sum": (
-        [((1, 1, 1), 45)], {"public": {inv.linear([[1, 1, 0]], ["s"]): [4]}, "bounds": inv.between(0, 5)}
-    ),
+    "above an exact sum": ([((1, 1, 1), 45)],
+                           {"public": {inv.linear([[1, 1, 0]], ["s"]): [4]}, "bounds": inv.between(0, 5)}),
     "below an exact sum": ([((1, 1, 1), -800)], {"public": {inv.linear([[1, 1, 0]], ["s"]): [7]}}),
-    "above exact parts": (
-        [((1, 1, 1), 75), ((1, 1, 0), 75)], {"public": {inv.linear([[1, 1, 0], [0, 0, 1]], ["s", "t"]): [4, 3]}}
-    ),
-    "above a bound of a sum": (
-        [((1, 1), 300)], {"bounds": inv.between(0, 5) & inv.inequality([[-1, -1]], [-6], ["s"])}
-    ),
+    "above exact parts": ([((1, 1, 1), 75), ((1, 1, 0), 75)],
+                          {"public": {inv.linear([[1, 1, 0], [0, 0, 1]], ["s", "t"]): [4, 3]}}),
+    "above a bound of a sum": ([((1, 1), 300)],
+                               {"bounds": inv.between(0, 5) & inv.inequality([[-1, -1]], [-6], ["s"])}),
 }  # fmt: skip
 
 
@@ -281,30 +275,22 @@ DEPENDENTS = {  # dependents of the table given t, and their log density at coun
         lambda x, i, t: at(x >= 0, lambda x: stats.binom.logpmf(FIRST[i], x, P), x)
         + at(x >= FIRST[i], lambda x: stats.binom.logpmf(SECOND[i], x - FIRST[i], P), x, 9),
     ),
-    "standard deviation": (
-        lambda x, t: pm.Normal("d", t, sigma=x, observed=[1.0, 2.5]),
-        lambda x, i, t: at(x > 0, lambda x: stats.norm.logpdf([1.0, 2.5][i], t, x), x),
-    ),
-    "shape": (
-        lambda x, t: pm.Gamma("d", alpha=x, beta=pm.math.exp(t), observed=[1.0, 2.0]),
-        lambda x, i, t: at(x > 0, lambda x: stats.gamma.logpdf([1.0, 2.0][i], x, scale=np.exp(-t)), x),
-    ),
-    "mean": (
-        lambda x, t: pm.Poisson("d", pm.math.exp(t) * (x - 1), observed=[0, 2]),
-        lambda x, i, t: at(x >= 1, lambda x: stats.poisson.logpmf([0, 2][i], np.exp(t) * (x - 1)), x),
-    ),
-    "several readings": (
-        lambda x, t: pm.Poisson("d", (x - 2)[None] * pm.math.exp(t), observed=READINGS),
-        lambda x, i, t: at(x >= 2, lambda x: stats.poisson.logpmf(READINGS[:, [i]], np.exp(t) * (x - 2)).sum(0), x, 9),
-    ),
+    "standard deviation": (lambda x, t: pm.Normal("d", t, sigma=x, observed=[1.0, 2.5]),
+                           lambda x, i, t: at(x > 0, lambda x: stats.norm.logpdf([1.0, 2.5][i], t, x), x)),
+    "shape": (lambda x, t: pm.Gamma("d", alpha=x, beta=pm.math.exp(t), observed=[1.0, 2.0]),
+              lambda x, i, t: at(x > 0, lambda x: stats.gamma.logpdf([1.0, 2.0][i], x, scale=np.exp(-t)), x)),
+    "mean": (lambda x, t: pm.Poisson("d", pm.math.exp(t) * (x - 1), observed=[0, 2]),
+             lambda x, i, t: at(x >= 1, lambda x: stats.poisson.logpmf([0, 2][i], np.exp(t) * (x - 1)), x)),
+    "several readings": (lambda x, t: pm.Poisson("d", (x - 2)[None] * pm.math.exp(t), observed=READINGS),
+                         lambda x, i, t: at(x >= 2,
+                                            lambda x: stats.poisson.logpmf(READINGS[:, [i]], np.exp(t) * (x - 2)).sum(
+                                                0), x, 9)),
     "one cell": (
         lambda x, t: pm.Exponential("d", lam=x[0] - 4, observed=0.3),
         lambda x, i, t: at(x > 4, lambda x: stats.expon.logpdf(0.3, scale=1 / (x - 4)), x, 9) if i == 0 else 0.0 * x,
     ),
-    "a probability": (
-        lambda x, t: pm.Bernoulli("d", x / 10, observed=[1, 0]),
-        lambda x, i, t: at((x >= 0) & (x <= 10), lambda x: stats.bernoulli.logpmf([1, 0][i], x / 10), x),
-    ),
+    "a probability": (lambda x, t: pm.Bernoulli("d", x / 10, observed=[1, 0]),
+                      lambda x, i, t: at((x >= 0) & (x <= 10), lambda x: stats.bernoulli.logpmf([1, 0][i], x / 10), x)),
 }  # fmt: skip
 DATA = {  # data models given the mean
     "poisson": (lambda mu: pm.Poisson.dist(mu * np.ones(2)), lambda x, mu: stats.poisson.logpmf(x, mu)),

@@ -111,17 +111,13 @@ def public_total():
 
 CASES = {
     "one cell far from the others": lambda: pooled(),
-    "sampled": lambda: pooled(marginalize=False),
-    "a vague prior": lambda: pooled(sd=10),
+    "sampled": lambda: pooled(marginalize=False), "a vague prior": lambda: pooled(sd=10),
     "a flat prior": lambda: pooled(flat=True),
     "far above": lambda: pooled((2500, 980, 1010, 1000, 1030)),
     "below 0": lambda: pooled((-300, 980, 1010, 1000, 1030)),
-    "negative binomial": overdispersed,
-    "hierarchical": hierarchical,
-    "further data": further_data,
-    "a latent variable between": latent_between,
-    "a public total": public_total,
-}
+    "negative binomial": overdispersed, "hierarchical": hierarchical, "further data": further_data,
+    "a latent variable between": latent_between, "a public total": public_total,
+}  # fmt: skip
 SUFFICIENT = {"a flat prior", "hierarchical", "a public total"}  # wide enough without the fit
 
 

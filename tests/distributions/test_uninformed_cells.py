@@ -125,10 +125,7 @@ SUMS = {"total": (inv.total(), [170]), "groups": (inv.groups("a", dict(zip("abcd
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", SUMS)
 def test_a_cell_of_a_noisy_sum_is_informed(name):
-    parts = (
-        ppd.measured(inv.margin("a"), [37, 74, 41, nan], NOISE),
-        ppd.measured(SUMS[name][0], SUMS[name][1], NOISE),
-    )
+    parts = (ppd.measured(inv.margin("a"), [37, 74, 41, nan], NOISE), ppd.measured(SUMS[name][0], SUMS[name][1], NOISE))
     model = model_of(ppd.Measurements({"a": list("abcd")}, *parts))
     assert not tables_of(model)[0].law.fiber.uninformed.any()
 

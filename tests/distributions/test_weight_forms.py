@@ -126,16 +126,10 @@ def test_noise_is_split_at_its_kink():
     np.testing.assert_allclose(segment, [[5, 44, 5, -121 / 18, 11 / 9, -1 / 18]], atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    "log_noise",
-    [
-        np.abs(np.arange(-5.0, 6)),
-        -np.sqrt(1 + np.arange(9.0)),
-        np.where(np.arange(9) == 4, -np.inf, 0.0),
-        np.full(4, -np.inf),
-    ],
-    ids=["convex", "curved", "hole", "empty"],
-)
+@pytest.mark.parametrize("log_noise", [
+    np.abs(np.arange(-5.0, 6)), -np.sqrt(1 + np.arange(9.0)), np.where(np.arange(9) == 4, -np.inf, 0.0),
+    np.full(4, -np.inf),
+], ids=["convex", "curved", "hole", "empty"])  # fmt: skip
 def test_noise_of_another_form_is_not_split(log_noise):
     assert noise_of(log_noise) is None
 
@@ -145,18 +139,14 @@ KEY = np.zeros(6, dtype=np.int64)
 MEAN, SPREAD = pm.Beta.dist(3, 1), pm.Gamma.dist(2, 1)
 
 
-@pytest.mark.parametrize(
-    ("dist", "kinds"),
-    [
-        (lambda: pm.BetaBinomial.dist(MEAN * SPREAD, (1 - MEAN) * SPREAD, UNITS), [0, 1, 0, 0, 2, 1]),
-        (lambda: pm.BetaBinomial.dist(SPREAD, [1.0, 2.0, 1.0], UNITS), [0, 1, 0, 0, 2, 3]),
-        (lambda: pm.NegativeBinomial.dist(mu=MEAN, alpha=SPREAD, shape=(2, 3)), [0] * 6),
-        (lambda: pm.NegativeBinomial.dist(mu=pm.Gamma.dist(1, 1, shape=3), alpha=SPREAD, shape=(2, 3)), None),
-        (lambda: pm.ZeroInflatedPoisson.dist(psi=MEAN, mu=SPREAD, shape=(2, 3)), None),
-        (lambda: pm.Poisson.dist(np.arange(6.0).reshape(2, 3)), None),
-    ],
-    ids=["units", "a parameter by column", "one law", "a rate for each column", "a mixture", "all differ"],
-)
+@pytest.mark.parametrize(("dist", "kinds"), [
+    (lambda: pm.BetaBinomial.dist(MEAN * SPREAD, (1 - MEAN) * SPREAD, UNITS), [0, 1, 0, 0, 2, 1]),
+    (lambda: pm.BetaBinomial.dist(SPREAD, [1.0, 2.0, 1.0], UNITS), [0, 1, 0, 0, 2, 3]),
+    (lambda: pm.NegativeBinomial.dist(mu=MEAN, alpha=SPREAD, shape=(2, 3)), [0] * 6),
+    (lambda: pm.NegativeBinomial.dist(mu=pm.Gamma.dist(1, 1, shape=3), alpha=SPREAD, shape=(2, 3)), None),
+    (lambda: pm.ZeroInflatedPoisson.dist(psi=MEAN, mu=SPREAD, shape=(2, 3)), None),
+    (lambda: pm.Poisson.dist(np.arange(6.0).reshape(2, 3)), None),
+], ids=["units", "a parameter by column", "one law", "a rate for each column", "a mixture", "all differ"])  # fmt: skip
 def test_kinds(dist, kinds):
     """Cells are identical if constants are equal; a parameter that varies and is not constant distinguishes them."""
     found = identical_cells(dist(), (2, 3), KEY)

@@ -51,25 +51,17 @@ PROBLEMS = [
     (negative_binomial, gaussian, [1, 30], 0.4),
 ]
 BY_CUMULANTS = [
-    (poisson, l1, 0.25, 500, 2.3, 0.0),
-    (poisson, l1, 0.25, 500, 2.3, 3.0),
-    (poisson, l1, 0.5, 300, -1.5, 0.5),
-    (poisson, gaussian, 0.25, 60, 2.3, 0.0),
-    (poisson, gaussian, 0.25, 60, 2.3, -2.0),
-    (poisson, gaussian, 0.7, 400, 0.0, 0.0),
-    (binomial, l1, 0.3, 200, -1.0, 1.0),
+    (poisson, l1, 0.25, 500, 2.3, 0.0), (poisson, l1, 0.25, 500, 2.3, 3.0), (poisson, l1, 0.5, 300, -1.5, 0.5),
+    (poisson, gaussian, 0.25, 60, 2.3, 0.0), (poisson, gaussian, 0.25, 60, 2.3, -2.0),
+    (poisson, gaussian, 0.7, 400, 0.0, 0.0), (binomial, l1, 0.3, 200, -1.0, 1.0),
     (binomial, gaussian, 0.3, 40, -1.0, 0.0),
     (negative_binomial, gaussian, 0.4, 400, -0.7, 0.0),
-]
+]  # fmt: skip
 BY_NODES = [
-    (poisson, l1, 0.1, 67, 5.0, 0.0),
-    (poisson, l1, 0.1, 40, 6.5, 1.5),
-    (poisson, l1, 0.05, 60, 2.0, -1.0),
-    (poisson, l1, 0.5, 67, 3.5, 0.0),
-    (poisson, gaussian, 0.02, 30, 6.0, 0.0),
-    (binomial, l1, 0.1, 60, -1.0, 0.0),
+    (poisson, l1, 0.1, 67, 5.0, 0.0), (poisson, l1, 0.1, 40, 6.5, 1.5), (poisson, l1, 0.05, 60, 2.0, -1.0),
+    (poisson, l1, 0.5, 67, 3.5, 0.0), (poisson, gaussian, 0.02, 30, 6.0, 0.0), (binomial, l1, 0.1, 60, -1.0, 0.0),
     (negative_binomial, l1, 0.1, 80, -3.5, 0.0),
-]
+]  # fmt: skip
 
 
 def place(pieces, logw, row, eta):
@@ -149,8 +141,7 @@ def test_characteristic_functions_are_below_their_bound_everywhere(family, noise
 
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
-    ("method", "case"),
-    [*((by_nodes, case) for case in BY_NODES), *((by_cumulants, case) for case in BY_CUMULANTS)],
+    ("method", "case"), [*((by_nodes, case) for case in BY_NODES), *((by_cumulants, case) for case in BY_CUMULANTS)]
 )
 def test_sums_against_convolution_and_rows(method, case):
     problem = block(*case[:5], 7, case[5])

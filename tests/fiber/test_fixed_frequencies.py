@@ -36,18 +36,12 @@ from ppdinf.fiber.sums_given_totals.frequency_polynomials import (
 )
 
 BLOCKS = [
-    (poisson, l1, 0.5, 20, 3.5, 0.0),
-    (poisson, l1, 0.5, 60, 0.5, 0.0),
-    (poisson, l1, 0.5, 60, 0.5, 1.5),
-    (poisson, l1, 0.25, 45, 2.0, -1.5),
-    (poisson, l1, 0.1, 30, 1.0, 0.0),
-    (poisson, l1, 2.0, 6, 1.0, 0.0),
-    (poisson, gaussian, 0.25, 20, 2.3, 0.0),
-    (poisson, gaussian, 0.25, 100, -1.0, 0.0),
-    (binomial, l1, 0.3, 40, -1.0, 1.0),
-    (binomial, gaussian, 0.3, 7, -1.0, 0.0),
+    (poisson, l1, 0.5, 20, 3.5, 0.0), (poisson, l1, 0.5, 60, 0.5, 0.0), (poisson, l1, 0.5, 60, 0.5, 1.5),
+    (poisson, l1, 0.25, 45, 2.0, -1.5), (poisson, l1, 0.1, 30, 1.0, 0.0), (poisson, l1, 2.0, 6, 1.0, 0.0),
+    (poisson, gaussian, 0.25, 20, 2.3, 0.0), (poisson, gaussian, 0.25, 100, -1.0, 0.0),
+    (binomial, l1, 0.3, 40, -1.0, 1.0), (binomial, gaussian, 0.3, 7, -1.0, 0.0),
     (negative_binomial, gaussian, 0.4, 30, -0.7, 0.0),
-]
+]  # fmt: skip
 
 
 def on_grids(problem, most=2**24):

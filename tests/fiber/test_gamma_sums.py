@@ -12,18 +12,7 @@ from ppdinf.diagnostics.calibration import calibrate, uniformity
 from ppdinf.distributions import ops
 from ppdinf.fiber import fixed_nodes
 from ppdinf.fiber.fixed_nodes import AT, BASE, FIRST, LAST, PANELS, PANELS_END, POINT, by_fixed_nodes
-from ppdinf.fiber.gamma_ratios import (
-    ALPHA,
-    BETA,
-    ETA,
-    HIGH,
-    LOW,
-    PARAMETERS,
-    GammaRatios,
-    bend,
-    domain,
-    log_weights,
-)
+from ppdinf.fiber.gamma_ratios import ALPHA, BETA, ETA, HIGH, LOW, PARAMETERS, GammaRatios, bend, domain, log_weights
 from ppdinf.fiber.gamma_sums import evaluate_ratios
 from ppdinf.fiber.node_plans import no_nodes, plan_nodes
 

@@ -35,28 +35,22 @@ def test_stated_values_are_those_read_off(table, data):
     assert read.check(table)["agrees"].all()
 
 
-@pytest.mark.parametrize(
-    ("public", "values", "error", "message"),
-    [
-        (total(), [1, 2], InvariantError, r"values must have one entry for each of 1 rows, found shape \(2,\)"),
-        (total(), [0.5], InvariantError, r"values, row 0 \('total'\)"),
-        (total(), {"all": 1}, LabelError, "'total' is missing or unknown"),
-        (total(), {"total": 1, "all": 1}, LabelError, "'all' is missing or unknown"),
-        (total(), pd.Series([1]), LabelError, "'total' is missing or unknown"),
-        (total(), pd.Series([1, 2], ["total", "total"]), LabelError, "given twice"),
-        (total() & groups("state"), [10, 4, 5], InvariantError, r"'state=A'.*'state=B'.* is 9, but .*'total'.* is 10"),
-        (linear([[0, 0, 0]], ["nobody"]), [3], InvariantError, r"'nobody'\) must be 0 .*, found 3"),
-        (zeros({"county": "x"}), [3], InvariantError, r"'county=x \(structural zero\)' is not zero"),
-        (total() & between(0, 3), [10], InvariantError, "'total'.*within the bounds"),
-        (total() & nonnegative(), [-1], InvariantError, "'total'.*within the bounds"),
-        (cells({"county": "x"}) & between(4, None), [3], InvariantError, "county=x"),
-        (
-            margin("county") & linear([[2, 4, 6]], ["even"]) & nonnegative(), [1, 1, 1, 11],
-            InvariantError, "'even'",
-        ),
-        (linear([[2, 4, 6]], ["even"]) & nonnegative(), [11], InvariantError, "'even'"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("public", "values", "error", "message"), [
+    (total(), [1, 2], InvariantError, r"values must have one entry for each of 1 rows, found shape \(2,\)"),
+    (total(), [0.5], InvariantError, r"values, row 0 \('total'\)"),
+    (total(), {"all": 1}, LabelError, "'total' is missing or unknown"),
+    (total(), {"total": 1, "all": 1}, LabelError, "'all' is missing or unknown"),
+    (total(), pd.Series([1]), LabelError, "'total' is missing or unknown"),
+    (total(), pd.Series([1, 2], ["total", "total"]), LabelError, "given twice"),
+    (total() & groups("state"), [10, 4, 5], InvariantError, r"'state=A'.*'state=B'.* is 9, but .*'total'.* is 10"),
+    (linear([[0, 0, 0]], ["nobody"]), [3], InvariantError, r"'nobody'\) must be 0 .*, found 3"),
+    (zeros({"county": "x"}), [3], InvariantError, r"'county=x \(structural zero\)' is not zero"),
+    (total() & between(0, 3), [10], InvariantError, "'total'.*within the bounds"),
+    (total() & nonnegative(), [-1], InvariantError, "'total'.*within the bounds"),
+    (cells({"county": "x"}) & between(4, None), [3], InvariantError, "county=x"),
+    (margin("county") & linear([[2, 4, 6]], ["even"]) & nonnegative(), [1, 1, 1, 11], InvariantError, "'even'"),
+    (linear([[2, 4, 6]], ["even"]) & nonnegative(), [11], InvariantError, "'even'"),
+])  # fmt: skip
 def test_contradictory_public_values_are_named(public, values, error, message):
     with pytest.raises(error, match=message):
         public.on(TABLE, values=values)
@@ -94,15 +88,11 @@ def test_nearest_keeps_everything_public():
     assert found["state"].values.tolist() == ["A", "A", "B"]
 
 
-@pytest.mark.parametrize(
-    ("public", "message"),
-    [
-        (total(), "'total'"),
-        (groups("state"), "'state=A'"),
-        (zeros({"county": "y"}), r"'county=y \(structural zero\)'"),
-        (between(0, 8_000_000), "'county=y at most 8000000'"),
-    ],
-)
+@pytest.mark.parametrize(("public", "message"), [
+    (total(), "'total'"), (groups("state"), "'state=A'"),
+    (zeros({"county": "y"}), r"'county=y \(structural zero\)'"),
+    (between(0, 8_000_000), "'county=y at most 8000000'"),
+])  # fmt: skip
 def test_violated_statements_are_named_without_counts(public, message):
     bound = public.on(xr.ones_like(TABLE))
     with pytest.raises(InvariantError, match=message) as caught:
@@ -192,23 +182,16 @@ def test_ten_million_cells_bind(labels):
     assert bound.names == [f"state={state}" for state in expected.index]
 
 
-@pytest.mark.parametrize(
-    ("public", "table", "fixed"),
-    [
-        (total(), [[1, 2], [0, 0]], [[0, 0], [0, 0]]),
-        (margin("dim_0"), [[1, 2], [0, 0]], [[0, 0], [0, 0]]),
-        (margin("dim_0") & nonnegative(), [[1, 2], [0, 0]], [[0, 0], [1, 1]]),
-        (margin("dim_0") & between(0, 3), [[3, 3], [1, 0]], [[1, 1], [0, 0]]),
-        (total() & nonnegative(), [[0, 0], [0, 0]], [[1, 1], [1, 1]]),
-        (nonnegative(), [[0, 0], [0, 0]], [[0, 0], [0, 0]]),
-        (margin("dim_0") & margin("dim_1") & nonnegative(), [[0, 0], [3, 4]], [[1, 1], [1, 1]]),
-        (margin("dim_0") & margin("dim_1") & nonnegative(), [[1, 0], [3, 4]], [[0, 0], [0, 0]]),
-        (
-            total() & cells({"dim_0": 0}) & at_least(0, 1, dim="dim_0") & nonnegative(),
-            [[0, 2], [0, 1]],
-            [[1, 1], [1, 1]],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("public", "table", "fixed"), [
+    (total(), [[1, 2], [0, 0]], [[0, 0], [0, 0]]),
+    (margin("dim_0"), [[1, 2], [0, 0]], [[0, 0], [0, 0]]),
+    (margin("dim_0") & nonnegative(), [[1, 2], [0, 0]], [[0, 0], [1, 1]]),
+    (margin("dim_0") & between(0, 3), [[3, 3], [1, 0]], [[1, 1], [0, 0]]),
+    (total() & nonnegative(), [[0, 0], [0, 0]], [[1, 1], [1, 1]]),
+    (nonnegative(), [[0, 0], [0, 0]], [[0, 0], [0, 0]]),
+    (margin("dim_0") & margin("dim_1") & nonnegative(), [[0, 0], [3, 4]], [[1, 1], [1, 1]]),
+    (margin("dim_0") & margin("dim_1") & nonnegative(), [[1, 0], [3, 4]], [[0, 0], [0, 0]]),
+    (total() & cells({"dim_0": 0}) & at_least(0, 1, dim="dim_0") & nonnegative(), [[0, 2], [0, 1]], [[1, 1], [1, 1]]),
+])  # fmt: skip
 def test_cells_at_the_edge_of_their_bounds_are_fixed(public, table, fixed):
     assert public.on(np.array(table)).fixed.reshape(2, 2).tolist() == np.array(fixed, dtype=bool).tolist()

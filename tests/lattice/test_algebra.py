@@ -262,20 +262,16 @@ def test_rational_nullspace_is_not_a_lattice_basis():
     assert sum(wrong) < len(systems) / 2
 
 
-@pytest.mark.parametrize(
-    ("A", "largest", "proof"),
-    [
-        (groups(np.arange(3143) % 51, 51), 1, "identity block"),
-        (sparse.block_diag([sparse.coo_array(two_way(14, 24))] * 20), 1, "identity block"),
-        (two_way(30, 30), 1, "identity block"),
-        (margin_matrix((6, 6, 6), [(0, 1), (0, 2), (1, 2)]), 1, "identity block"),
-        (np.random.default_rng(1).integers(0, 2, (10, 60)), 2, "unit Smith form"),
-        (np.random.default_rng(1).integers(0, 2, (40, 200)), 6, "unit Smith form"),
-        ([[2, 3, 5, 7, 11]], 3, "unit Smith form"),
-        (margin_matrix((2,) * 8, list(itertools.combinations(range(8), 2))), 2, "unit Smith form"),
-    ],
-    ids=["51 groups", "20 margins", "30x30", "6x6x6", "10x60", "40x200", "weights", "2^8"],
-)
+@pytest.mark.parametrize(("A", "largest", "proof"), [
+    (groups(np.arange(3143) % 51, 51), 1, "identity block"),
+    (sparse.block_diag([sparse.coo_array(two_way(14, 24))] * 20), 1, "identity block"),
+    (two_way(30, 30), 1, "identity block"),
+    (margin_matrix((6, 6, 6), [(0, 1), (0, 2), (1, 2)]), 1, "identity block"),
+    (np.random.default_rng(1).integers(0, 2, (10, 60)), 2, "unit Smith form"),
+    (np.random.default_rng(1).integers(0, 2, (40, 200)), 6, "unit Smith form"),
+    ([[2, 3, 5, 7, 11]], 3, "unit Smith form"),
+    (margin_matrix((2,) * 8, list(itertools.combinations(range(8), 2))), 2, "unit Smith form"),
+], ids=["51 groups", "20 margins", "30x30", "6x6x6", "10x60", "40x200", "weights", "2^8"])  # fmt: skip
 def test_named_systems(A, largest, proof):
     lattice = kernel(A)
     assert proof in lattice.certificate
@@ -312,17 +308,11 @@ def test_entries_between_2_to_the_53_and_2_to_the_63_are_exact():
 
 
 margins = [
-    ((3, 4), [(0,), (1,)]),
-    ((3, 4), [()]),
-    ((3, 4), []),
-    ((2, 3, 2), [(0, 1), (1, 2), (0, 2)]),
-    ((2, 3, 2), [(0, 1), (2,)]),
-    ((2, 3, 2), [(1,)]),
-    ((2, 3, 2), [(0, 1, 2)]),
-    ((2, 1, 3), [(0,), (2,), ()]),
+    ((3, 4), [(0,), (1,)]), ((3, 4), [()]), ((3, 4), []), ((2, 3, 2), [(0, 1), (1, 2), (0, 2)]),
+    ((2, 3, 2), [(0, 1), (2,)]), ((2, 3, 2), [(1,)]), ((2, 3, 2), [(0, 1, 2)]), ((2, 1, 3), [(0,), (2,), ()]),
     ((2,) * 5, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]),
     ((2, 2, 2, 3), [(0, 1, 2), (2, 3)]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("shape", "generators"), margins)

@@ -285,20 +285,11 @@ def test_three_way_table_with_all_two_way_margins_needs_eight():
     assert shortest_distance(structure(A)) == 8
 
 
-@pytest.mark.parametrize(
-    "A",
-    [
-        [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]],
-        [[1, 1, 1, 0], [0, 0, 1, 1]],
-        [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]],
-        [[2, 3, 5]],
-        [[1, 2, 4]],
-        [[3, -3, 1]],
-        [[1, 1, 0, 0], [0, 1, 1, 0]],
-        [[0, 0], [0, 0]],
-        [[1, 0], [0, 1]],
-    ],
-)
+@pytest.mark.parametrize("A", [
+    [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]], [[1, 1, 1, 0], [0, 0, 1, 1]],
+    [[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 0, 0], [0, 1, 0, 0, 1, 0]],
+    [[2, 3, 5]], [[1, 2, 4]], [[3, -3, 1]], [[1, 1, 0, 0], [0, 1, 1, 0]], [[0, 0], [0, 0]], [[1, 0], [0, 1]],
+])  # fmt: skip
 def test_nearest_steps_represent_all(A):
     """Every shortest vector h has the same law of <z, h> as a listed vector."""
     found = structure(A)

@@ -151,16 +151,12 @@ def test_refused(call, error, message):
         call()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("i,p\n0,1\n", "needs the columns"),
-        ("i,v,p\n0,0,1\n2,0,1\n", "must be 0, 1"),
-        ("i,v,p\n0,0,1\n1,0,0.5\n", "the band from 1 on must have probabilities"),
-        ("i,v,p\n0,0,x\n", "no number in data row 1"),
-        ("i,v,p,type\n0,0,1,even\n0,0,1,odd\n", "several types"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("i,p\n0,1\n", "needs the columns"), ("i,v,p\n0,0,1\n2,0,1\n", "must be 0, 1"),
+    ("i,v,p\n0,0,1\n1,0,0.5\n", "the band from 1 on must have probabilities"),
+    ("i,v,p\n0,0,x\n", "no number in data row 1"),
+    ("i,v,p,type\n0,0,1,even\n0,0,1,odd\n", "several types"),
+])  # fmt: skip
 def test_faulty_ptables_are_refused(tmp_path, text, message):
     (tmp_path / "ptable.csv").write_text(text)
     with pytest.raises(PrivacyError, match=message):

@@ -28,13 +28,9 @@ LAWS = {
     "thresholds and censored values": (3, "thresholded"),
 }
 OTHERS = [
-    "exact sums",
-    "bounds",
-    "missing entries",
-    "several numbers of one sum",
-    "noise on sums of sums",
+    "exact sums", "bounds", "missing entries", "several numbers of one sum", "noise on sums of sums",
     "cells without information",
-]
+]  # fmt: skip
 
 
 def tree_kinds(p):

@@ -24,17 +24,13 @@ def entries(statement, values, law=NOISE, **kwargs):
 
 
 BY_COUNTY = [
-    [3, 1, 2],
-    (3, 1, 2),
-    np.array([3.0, 1.0, 2.0]),
-    {"C": 2, "A": 3, "B": 1},
-    pd.Series({"B": 1, "A": 3, "C": 2}),
+    [3, 1, 2], (3, 1, 2), np.array([3.0, 1.0, 2.0]), {"C": 2, "A": 3, "B": 1}, pd.Series({"B": 1, "A": 3, "C": 2}),
     pd.Series([2, 3, 1], index=pd.Index(["C", "A", "B"], name="county")),
     pd.Series({"county=A": 3, "county=B": 1, "county=C": 2}),
     xr.DataArray([1, 3, 2], coords={"county": ["B", "A", "C"]}, dims="county"),
     xr.DataArray([3, 1, 2], dims="county"),
     pd.Series([3, 1, 2], index=["A", "B", "C"], dtype="Int64"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("values", BY_COUNTY, ids=range(len(BY_COUNTY)))

@@ -366,27 +366,23 @@ def test_releases_take_no_seed_and_simulations_repeat():
 X = np.array([[0.6, 0.8], [0.1, 0.2]])
 
 
-@pytest.mark.parametrize(
-    ("objective", "data", "message"),
-    [
-        (Mean(1), [[0.5], [1.2345]], "exceeds 1, first in row 1"),
-        (Mean(1), [0.5, math.nan], "records 1 is not finite"),
-        (Mean(1), ["a"], "records must be numbers"),
-        (Mean(1), [[1], [1, 2]], "rows of equal length"),
-        (Mean(1), [True], "records must be numbers"),
-        (Mean(1), [], "records must be numbers"),
-        (Mean(1, bounded=True), [[0.1, 0.2]], "records of one number"),
-        (Mean(1e-14), [0.0, 1e-13], "exceeds 1e-14, first in row 1"),
-        (Quantile(0.5, 0, 1), [0.5, 1.2345], "first in row 1"),
-        (Quantile(0.5, 0, 1), [[0.5, 0.6]], "one number per record"),
-        (LinearRegression(1), X, "a pair"),
-        (LinearRegression(1), (X, [0.5]), "one response per row"),
-        (LinearRegression(1), (X * 1.2345, [0, 0]), "features exceeds 1, first in row 0"),
-        (LinearRegression(1), (X, [0, 1.2345]), "response of a record exceeds 1"),
-        (LogisticRegression(1), (X, [0, 2]), "record 1 must be 0 or 1"),
-        (Gradient(lambda x, y: y[0], 1, answers=2, radius=1), None, "must have the shape of y"),
-    ],
-)
+@pytest.mark.parametrize(("objective", "data", "message"), [
+    (Mean(1), [[0.5], [1.2345]], "exceeds 1, first in row 1"),
+    (Mean(1), [0.5, math.nan], "records 1 is not finite"),
+    (Mean(1), ["a"], "records must be numbers"),
+    (Mean(1), [[1], [1, 2]], "rows of equal length"),
+    (Mean(1), [True], "records must be numbers"), (Mean(1), [], "records must be numbers"),
+    (Mean(1, bounded=True), [[0.1, 0.2]], "records of one number"),
+    (Mean(1e-14), [0.0, 1e-13], "exceeds 1e-14, first in row 1"),
+    (Quantile(0.5, 0, 1), [0.5, 1.2345], "first in row 1"),
+    (Quantile(0.5, 0, 1), [[0.5, 0.6]], "one number per record"),
+    (LinearRegression(1), X, "a pair"),
+    (LinearRegression(1), (X, [0.5]), "one response per row"),
+    (LinearRegression(1), (X * 1.2345, [0, 0]), "features exceeds 1, first in row 0"),
+    (LinearRegression(1), (X, [0, 1.2345]), "response of a record exceeds 1"),
+    (LogisticRegression(1), (X, [0, 2]), "record 1 must be 0 or 1"),
+    (Gradient(lambda x, y: y[0], 1, answers=2, radius=1), None, "must have the shape of y"),
+])  # fmt: skip
 def test_refuses_records_out_of_bounds_without_showing_them(objective, data, message):
     with pytest.raises(PrivacyError, match=message) as caught:
         KNormGradient(objective, epsilon=1).release(data, allow_mcmc=True)

@@ -280,19 +280,10 @@ def test_agents_publish_declared_coordinates_and_the_guarantee_names_the_key():
     assert "to everyone who holds the key that agents share, the noise of every cell." in release.guarantee.describe()
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("1/3", "power of two"),
-        (0.1, "power of two"),
-        (3, "power of two"),
-        (2, "grid must be at most 1"),
-        (0, "grid must be positive"),
-        ("fine", "finite number"),
-        (True, "number or text"),
-        (math.nan, "finite number"),
-    ],
-)
+@pytest.mark.parametrize(("value", "message"), [
+    ("1/3", "power of two"), (0.1, "power of two"), (3, "power of two"), (2, "grid must be at most 1"),
+    (0, "grid must be positive"), ("fine", "finite number"), (True, "number or text"), (math.nan, "finite number"),
+])  # fmt: skip
 def test_other_grids_are_refused(value, message):
     for make in (gaussian, correlated, extended, ppd.SubspaceLaplace, ppd.KNorm):
         with pytest.raises(PrivacyError, match=message):

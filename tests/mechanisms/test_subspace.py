@@ -336,17 +336,11 @@ def test_likelihoods_of_projected_and_extended_noise():
     assert extended.norm is not None
 
 
-@pytest.mark.parametrize(
-    ("public", "neighbours", "steps"),
-    [
-        (margin("dim_0") & margin("dim_1"), "replaced", 2),
-        (margin("dim_0") & margin("dim_1"), "added", 4),
-        (total(), "replaced", 1),
-        (total(), "added", 2),
-        (margin("dim_0"), "replaced", 1),
-        (Public(), "added", 1),
-    ],
-)
+@pytest.mark.parametrize(("public", "neighbours", "steps"), [
+    (margin("dim_0") & margin("dim_1"), "replaced", 2),
+    (margin("dim_0") & margin("dim_1"), "added", 4),
+    (total(), "replaced", 1), (total(), "added", 2), (margin("dim_0"), "replaced", 1), (Public(), "added", 1),
+])  # fmt: skip
 def test_nearest_tables_are_counted_in_neighbours(public, neighbours, steps):
     """With both margins, no two tables differ in one record: the guarantee starts at a swap of two records."""
     release = SubspaceGaussian(public, 1, "1e-6", neighbours=neighbours).release(np.array([[3, 4, 5], [1, 2, 3]]))

@@ -230,20 +230,14 @@ def p_value_of_few(x, low, groups, few, seed=3, reach=14):
 
 
 @pytest.mark.quick_cases(4)
-@pytest.mark.parametrize(
-    ("x", "low", "groups", "few"),
-    [
-        ([2, 0, 1, 0], [0] * 4, ONE_SUM, 1),
-        ([2, 0, 1, 0], [0] * 4, ONE_SUM, 2),
-        ([2, 0, 1, 0], [0] * 4, ONE_SUM, 4),
-        ([0, 0, 3, 0], [0] * 4, ONE_SUM, 2),  # tilted beyond epsilon: noise at its bound is the most probable
-        ([3, 1, 0], [0, None, 0], [0, 0, 0], 1),
-        ([1, 4, 2], [1, 0, -1], [5, 5, 5], 2),
-        ([1, 0, 2, 1, 1], [0, 0, 0, 0, 1], [0, 1, 0, 1, -1], 1),  # two sums, and a cell without a sum
-        ([-1, 2, 1], [None] * 3, [0, 0, 0], 1),
-        ([3, 2, 4], [0, 0, 0], [0, 0, 0], 1),  # far from the bounds: drawn again where they are violated
-    ],
-)
+@pytest.mark.parametrize(("x", "low", "groups", "few"), [
+    ([2, 0, 1, 0], [0] * 4, ONE_SUM, 1), ([2, 0, 1, 0], [0] * 4, ONE_SUM, 2), ([2, 0, 1, 0], [0] * 4, ONE_SUM, 4),
+    ([0, 0, 3, 0], [0] * 4, ONE_SUM, 2),  # tilted beyond epsilon: noise at its bound is the most probable
+    ([3, 1, 0], [0, None, 0], [0, 0, 0], 1), ([1, 4, 2], [1, 0, -1], [5, 5, 5], 2),
+    ([1, 0, 2, 1, 1], [0, 0, 0, 0, 1], [0, 1, 0, 1, -1], 1),  # two sums, and a cell without a sum
+    ([-1, 2, 1], [None] * 3, [0, 0, 0], 1),
+    ([3, 2, 4], [0, 0, 0], [0, 0, 0], 1),  # far from the bounds: drawn again where they are violated
+])  # fmt: skip
 def test_draws_have_the_enumerated_law(x, low, groups, few):
     assert p_value_of_few(x, low, groups, few) > ALARM
 

@@ -302,11 +302,7 @@ def test_posterior_of_the_table_equals_enumeration(public, table):
 def test_density():
     mechanism = ppd.Suppression(SUM)
     assert mechanism.logp(COUNTIES.copy(data=[2, 2, 2]), COUNTIES) == 0
-    for y, x in (
-        [[1, 2, 3], COUNTIES],
-        [[2, 2, 2], COUNTIES + 1],
-        [[2, 2, 2], COUNTIES.copy(data=[-1, 4, 3])],
-    ):
+    for y, x in ([[1, 2, 3], COUNTIES], [[2, 2, 2], COUNTIES + 1], [[2, 2, 2], COUNTIES.copy(data=[-1, 4, 3])]):
         assert mechanism.logp(COUNTIES.copy(data=y), x) == -np.inf
 
 

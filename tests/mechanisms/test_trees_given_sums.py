@@ -35,10 +35,8 @@ STATEMENTS = {
     "cases": (linear(ROW, ["cases"]) & SMALLER, PAIRS),
     "cases and deaths": (margin("kind") & SMALLER, PAIRS),
     "weighted sum": (linear(ROW + 2 * ROW[:, ::-1], ["weighted"]) & SMALLER, PAIRS),
-    "no sum of cases": (
-        linear(ROW[:, ::-1], ["deaths"]) & SMALLER & inequality(-np.eye(6, dtype=int)[::2], [-4] * 3),
-        PAIRS,
-    ),
+    "no sum of cases": (linear(ROW[:, ::-1], ["deaths"]) & SMALLER & inequality(-np.eye(6, dtype=int)[::2], [-4] * 3),
+                        PAIRS),
     "chain": (
         total()
         & nonnegative()
@@ -46,11 +44,9 @@ STATEMENTS = {
         & at_least("in hospital", "deaths", dim="kind"),
         CHAIN,
     ),
-    "upper bound of a sum": (
-        total() & nonnegative() & inequality([[-1, -2, 0, 0]], [-7], ["limit"]),
-        xr.DataArray([2, 1, 0, 4], dims="cell"),
-    ),
-}
+    "upper bound of a sum": (total() & nonnegative() & inequality([[-1, -2, 0, 0]], [-7], ["limit"]),
+                             xr.DataArray([2, 1, 0, 4], dims="cell")),
+}  # fmt: skip
 LAWS = {"l1": DoubleGeometric("1/2"), "l2": L2Laplace(1), "Gaussian": DiscreteGaussian(2)}
 
 

@@ -58,24 +58,18 @@ class Case:
 
 CASES = {
     "poisson, total, one dependent": Case(LABELS, "poisson", [(None, [2, 4, 3])], inv.total(), {"d": [1, 2, 2]}),
-    "negative binomial, one dependent": Case(
-        LABELS, "negative binomial", [(None, [1, 6, 2])], dependents={"d": [0, 5, 2]}
-    ),
-    "negative binomial, measurements": Case(
-        LABELS, "negative binomial", [(inv.margin("area"), [1, 6, 2])], dependents={"d": [0, 5, 2]}, is_release=False
-    ),
-    "binomial, margin, two dependents": Case(
-        SQUARE, "binomial", [(None, [1, 4, 3, 2])], inv.margin("area"), {"d": [1, 3, 1, 1], "e": [2, 4, 3, 1]}
-    ),
+    "negative binomial, one dependent": Case(LABELS, "negative binomial", [(None, [1, 6, 2])],
+                                             dependents={"d": [0, 5, 2]}),
+    "negative binomial, measurements": Case(LABELS, "negative binomial", [(inv.margin("area"), [1, 6, 2])],
+                                            dependents={"d": [0, 5, 2]}, is_release=False),
+    "binomial, margin, two dependents": Case(SQUARE, "binomial", [(None, [1, 4, 3, 2])], inv.margin("area"),
+                                             {"d": [1, 3, 1, 1], "e": [2, 4, 3, 1]}),
     "multinomial, margin": Case(SQUARE, "multinomial", [(None, [1, 4, 3, 2])], inv.margin("area"), {"e": [2, 4, 3, 1]}),
     "poisson, no release of a dependent": Case(LABELS, "poisson", [(None, [0, 5, 2])], inv.total()),
     "binomial, none public, two dependents": Case(
-        LABELS, "binomial", [(None, [2, 5, 3])], dependents={"d": [1, 3, 2], "e": [1, 4, 4]}
-    ),
-    "poisson, nested sums": Case(
-        LABELS, "poisson", [(inv.margin("area"), [2, 4, 4]), (inv.total(), [8])], dependents={"d": [1, 2, 2]},
-        is_release=False,
-    ),
+        LABELS, "binomial", [(None, [2, 5, 3])], dependents={"d": [1, 3, 2], "e": [1, 4, 4]}),
+    "poisson, nested sums": Case(LABELS, "poisson", [(inv.margin("area"), [2, 4, 4]), (inv.total(), [8])],
+                                 dependents={"d": [1, 2, 2]}, is_release=False),
 }  # fmt: skip
 
 
@@ -209,16 +203,10 @@ TRACES = {
     "dataset": (lambda idata: idata.posterior.to_dataset(), {}, ("chain", "draw")),
     "posterior group": (lambda idata: idata.posterior, {}, ("chain", "draw")),
     "points": (lambda idata: [{"r": np.array(R), "t": np.array(T)}] * DRAWS, {}, ("chain", "draw")),
-    "extracted": (
-        lambda idata: idata.posterior.to_dataset().stack(sample=("chain", "draw")),
-        {"sample_dims": ["sample"]},
-        ("sample",),
-    ),
-    "further dimension": (
-        lambda idata: idata.posterior.to_dataset().isel(draw=slice(DRAWS // 2)).expand_dims(again=2),
-        {"sample_dims": ["chain", "draw", "again"]},
-        ("chain", "draw", "again"),
-    ),
+    "extracted": (lambda idata: idata.posterior.to_dataset().stack(sample=("chain", "draw")),
+                  {"sample_dims": ["sample"]}, ("sample",)),
+    "further dimension": (lambda idata: idata.posterior.to_dataset().isel(draw=slice(DRAWS // 2)).expand_dims(again=2),
+                          {"sample_dims": ["chain", "draw", "again"]}, ("chain", "draw", "again")),
 }  # fmt: skip
 
 

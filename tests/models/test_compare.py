@@ -117,18 +117,13 @@ EARTH = {"sensitivity": 2, "secrets": "a case"}
 
 
 @pytest.mark.quick_cases(7)
-@pytest.mark.parametrize(
-    "unknown",
-    [
-        ppd.TopDown(total(), 1, ppd.invariants.margin("home")),
-        *(ppd.PostProcessed(total(), 1, method) for method in ("rounded", "nonnegative", "l2", "l1", "truncated")),
-        ppd.Conditioned(BOUNDED, ppd.mechanisms.DoubleGeometric("1/2")),
-        ppd.WassersteinExponential(BOUNDED, 1, **EARTH),
-        BY_MATRIX,
-        ppd.Suppression(BOUNDED),
-    ],
-    ids=lambda mechanism: f"{mechanism.kind} {getattr(mechanism, 'method', '')}",
-)
+@pytest.mark.parametrize("unknown", [
+    ppd.TopDown(total(), 1, ppd.invariants.margin("home")),
+    *(ppd.PostProcessed(total(), 1, method) for method in ("rounded", "nonnegative", "l2", "l1", "truncated")),
+    ppd.Conditioned(BOUNDED, ppd.mechanisms.DoubleGeometric("1/2")),
+    ppd.WassersteinExponential(BOUNDED, 1, **EARTH),
+    BY_MATRIX, ppd.Suppression(BOUNDED),
+], ids=lambda mechanism: f"{mechanism.kind} {getattr(mechanism, 'method', '')}")  # fmt: skip
 def test_noise_with_a_distribution_unknown_to_users_has_no_interval(unknown):
     table = SQUARE.isel(home=0) if unknown.kind in ("conditioned", "wasserstein-exponential") else SQUARE
     found = compare({"a": unknown, "b": mechanism()}, table, draws=20, **QUIET)
@@ -144,17 +139,11 @@ def test_noise_with_a_distribution_unknown_to_users_has_no_interval(unknown):
     assert "intervals" in found.to_dataframe()
 
 
-@pytest.mark.parametrize(
-    "known",
-    [
-        mechanism(),
-        ppd.GeneralizedGaussian(total(), rho="1/8"),
-        ppd.SubspaceLaplace(total(), 1),
-        ppd.Conditioned(total(), ppd.mechanisms.DoubleGeometric("1/2")),
-        ppd.WassersteinExponential(total(), 1, **EARTH),
-    ],
-    ids=lambda mechanism: mechanism.kind,
-)
+@pytest.mark.parametrize("known", [
+    mechanism(), ppd.GeneralizedGaussian(total(), rho="1/8"), ppd.SubspaceLaplace(total(), 1),
+    ppd.Conditioned(total(), ppd.mechanisms.DoubleGeometric("1/2")),
+    ppd.WassersteinExponential(total(), 1, **EARTH),
+], ids=lambda mechanism: mechanism.kind)  # fmt: skip
 def test_intervals_of_noise_with_a_public_distribution_cover_as_stated(known):
     found = compare({"a": known}, SQUARE.isel(home=0), draws=400, **QUIET)
     assert found["intervals"].item() == "quantiles of the noise"

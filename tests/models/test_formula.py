@@ -127,23 +127,19 @@ def test_a_fit_and_its_source(release, data, tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"parameters.csv", "posterior.csv", "model.py"}
 
 
-@pytest.mark.parametrize(
-    ("formula", "family", "message"),
-    [
-        ("cases ~ 0 + rural", "poisson", "no intercept"),
-        ("cases ~ age", "poisson", "'age'"),
-        ("cases ~ released", "poisson", "'released'"),
-        ("cases ~ (1 | region)", "poisson", "'region'"),
-        ("cases ~ (rural | state)", "poisson", r"\(rural\|state\)"),
-        ("cases ~ income:0", "poisson", "cannot be read|same in every cell"),
-        ("cases ~ log(income - 9)", "poisson", "not a finite number"),
-        ("cases ~ rural + offset(log(people - people))", "negativebinomial", "exposure of 0"),
-        ("cases", "poisson", "a formula reads"),
-        ("people ~ rural", "poisson", "another name"),
-        ("cases ~ rural", "binomial", "proportion"),
-        ("cases ~ rural", "gaussian", "family"),
-    ],
-)
+@pytest.mark.parametrize(("formula", "family", "message"), [
+    ("cases ~ 0 + rural", "poisson", "no intercept"),
+    ("cases ~ age", "poisson", "'age'"),
+    ("cases ~ released", "poisson", "'released'"),
+    ("cases ~ (1 | region)", "poisson", "'region'"),
+    ("cases ~ (rural | state)", "poisson", r"\(rural\|state\)"),
+    ("cases ~ income:0", "poisson", "cannot be read|same in every cell"),
+    ("cases ~ log(income - 9)", "poisson", "not a finite number"),
+    ("cases ~ rural + offset(log(people - people))", "negativebinomial", "exposure of 0"),
+    ("cases", "poisson", "a formula reads"),
+    ("people ~ rural", "poisson", "another name"),
+    ("cases ~ rural", "binomial", "proportion"), ("cases ~ rural", "gaussian", "family"),
+])  # fmt: skip
 @pytest.mark.filterwarnings("ignore:(invalid value|divide by zero) encountered in log:RuntimeWarning")
 def test_formulas_that_are_refused(release, data, formula, family, message):
     with pytest.raises(ModelError, match=message):

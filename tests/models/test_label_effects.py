@@ -233,16 +233,12 @@ def states(epsilon, level, seed=1, n=60):
 @pytest.mark.deep
 @pytest.mark.interpreted
 @pytest.mark.filterwarnings("ignore:Loop fusion failed")  # without a C compiler PyTensor fuses up to 32 operands
-@pytest.mark.parametrize(
-    ("build", "names", "exposure"),
-    [
-        (lambda: areas_and_months(epsilon=0.25, areas=60, months=8, level=3.0), ["area", "month"], None),
-        (lambda: areas_and_months(epsilon=0.25, areas=60, months=8, level=3.0), CROSSED, None),
-        (lambda: states(0.5, 3.0), NESTED, "people"),
-        (lambda: states(0.1, 0.0), NESTED, "people"),
-        (lambda: states(1, 6.0), NESTED, "people"),
-    ],
-)
+@pytest.mark.parametrize(("build", "names", "exposure"), [
+    (lambda: areas_and_months(epsilon=0.25, areas=60, months=8, level=3.0), ["area", "month"], None),
+    (lambda: areas_and_months(epsilon=0.25, areas=60, months=8, level=3.0), CROSSED, None),
+    (lambda: states(0.5, 3.0), NESTED, "people"), (lambda: states(0.1, 0.0), NESTED, "people"),
+    (lambda: states(1, 6.0), NESTED, "people"),
+])  # fmt: skip
 def test_the_posterior_has_no_narrow_direction(build, names, exposure):
     of = build()
     chosen, plain = narrowness(of, names, exposure), narrowness(of, names, exposure, by_effects)

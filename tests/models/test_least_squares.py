@@ -110,19 +110,12 @@ def test_the_projection_of_an_additive_mechanism_is_least_squares():
     assert fit.estimate.values == pytest.approx(x + noise - np.linalg.pinv(A) @ (A @ noise))
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (ppd.Measurements({"a": ["x", "y"]}, ppd.measured(inv.margin("a"), ["1-9", 4], laws.Interval())), "a=x"),
-        (
-            ppd.Measurements({"a": ["x"]}, ppd.measured(inv.margin("a"), [9], laws.RandomRounding(3))),
-            "use ppdinf.denoise",
-        ),
-        (np.array([3, 4]), "Measurements or releases, found ndarray"),
-        ([ppd.Conditioned(inv.total() & inv.between(0, 9), laws.DoubleGeometric(1)).release([3, 4])], "release 1"),
-    ],
-    ids=["range", "rounded", "table", "conditioned"],
-)
+@pytest.mark.parametrize(("data", "message"), [
+    (ppd.Measurements({"a": ["x", "y"]}, ppd.measured(inv.margin("a"), ["1-9", 4], laws.Interval())), "a=x"),
+    (ppd.Measurements({"a": ["x"]}, ppd.measured(inv.margin("a"), [9], laws.RandomRounding(3))), "use ppdinf.denoise"),
+    (np.array([3, 4]), "Measurements or releases, found ndarray"),
+    ([ppd.Conditioned(inv.total() & inv.between(0, 9), laws.DoubleGeometric(1)).release([3, 4])], "release 1"),
+], ids=["range", "rounded", "table", "conditioned"])  # fmt: skip
 def test_noise_that_depends_on_the_count_is_refused_by_name(data, message):
     with pytest.raises(ModelError, match=message):
         ppd.least_squares(data)

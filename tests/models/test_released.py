@@ -182,26 +182,17 @@ def test_interpreted_releases_have_the_requested_size():
     assert found().shape == (5, 3)
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "words"),
-    [
-        (lambda: ppd.GeneralizedLaplace(inv.margin("sex"), epsilon=1).dist(pm.Poisson.dist([1, 2])), LabelError, "sex"),
-        (lambda: MECHANISM.dist(pm.Poisson.dist([1, 2]), {"a": [1, 2, 3]}), LabelError, "shape"),
-        (lambda: MECHANISM.dist(pm.Normal.dist([1, 2])), ModelError, "integer type"),
-        (lambda: MECHANISM.dist(pm.Poisson.dist([1, 2]), {"a": ["x", "total"]}), LabelError, "total"),
-        (lambda: generative(observed=[1, 2]), LabelError, "shape"),
-        (
-            lambda: generative(observed=xr.DataArray(Y, coords={"area": list("cba")}, dims="area")),
-            LabelError,
-            "'c' at position 0",
-        ),
-        (
-            lambda: pm.draw(ppd.GeneralizedLaplace(inv.nonnegative(), epsilon=1).dist(pm.DiracDelta.dist([-1, 2]))),
-            InvariantError,
-            "dim_0=0",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("make", "error", "words"), [
+    (lambda: ppd.GeneralizedLaplace(inv.margin("sex"), epsilon=1).dist(pm.Poisson.dist([1, 2])), LabelError, "sex"),
+    (lambda: MECHANISM.dist(pm.Poisson.dist([1, 2]), {"a": [1, 2, 3]}), LabelError, "shape"),
+    (lambda: MECHANISM.dist(pm.Normal.dist([1, 2])), ModelError, "integer type"),
+    (lambda: MECHANISM.dist(pm.Poisson.dist([1, 2]), {"a": ["x", "total"]}), LabelError, "total"),
+    (lambda: generative(observed=[1, 2]), LabelError, "shape"),
+    (lambda: generative(observed=xr.DataArray(Y, coords={"area": list("cba")}, dims="area")), LabelError,
+     "'c' at position 0"),
+    (lambda: pm.draw(ppd.GeneralizedLaplace(inv.nonnegative(), epsilon=1).dist(pm.DiracDelta.dist([-1, 2]))),
+     InvariantError, "dim_0=0"),
+])  # fmt: skip
 def test_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()

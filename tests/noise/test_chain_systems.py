@@ -337,15 +337,10 @@ def test_a_wrong_scale_on_fifty_systems(chain):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    ("chain", "wrong", "share"),
-    [
-        (published, {"sublattice": True}, 0.8),
-        (published, {"accept": False}, 0.9),
-        (gibbs, {"sublattice": True}, 0.8),
-        (independent, {"accept": False}, 0.7),
-    ],
-)
+@pytest.mark.parametrize(("chain", "wrong", "share"), [
+    (published, {"sublattice": True}, 0.8), (published, {"accept": False}, 0.9), (gibbs, {"sublattice": True}, 0.8),
+    (independent, {"accept": False}, 0.7),
+])  # fmt: skip
 def test_wrong_chains_are_far_on_most_systems(chain, wrong, share):
     assert np.mean(compare(chain, FEW, **wrong).far) > share
 

@@ -28,17 +28,11 @@ def used(A, law):
     return [part.sampler for part in exact_noise(structure(np.array(A)), law).parts]
 
 
-@pytest.mark.parametrize(
-    ("A", "samplers"),
-    [
-        ([[1, 1, 1, 0, 0]], ["free", "class"]),
-        ([[1, 1, 1, 1], [1, 1, 0, 0]], ["class"]),
-        ([[1, 1, 1, 0], [0, 0, 1, 1]], ["elimination"]),
-        ([[2, 3, 5]], ["elimination"]),
-        (two_way(2, 5), ["elimination"]),
-        (two_way(4, 4), ["rejection"]),
-    ],
-)
+@pytest.mark.parametrize(("A", "samplers"), [
+    ([[1, 1, 1, 0, 0]], ["free", "class"]), ([[1, 1, 1, 1], [1, 1, 0, 0]], ["class"]),
+    ([[1, 1, 1, 0], [0, 0, 1, 1]], ["elimination"]),
+    ([[2, 3, 5]], ["elimination"]), (two_way(2, 5), ["elimination"]), (two_way(4, 4), ["rejection"]),
+])  # fmt: skip
 def test_l1_samplers(A, samplers):
     assert used(A, DoubleGeometric("1/4")) == samplers
 
@@ -172,15 +166,11 @@ def lattice(A, kind, scale):
     return lambda stream: noise().draw(1, stream)
 
 
-@pytest.mark.parametrize(
-    ("draw", "words"),
-    [
-        (lambda stream: draw_discrete_laplace(Fraction(1, 4), 100, stream), 100),
-        (lambda stream: draw_discrete_gaussian(Fraction(9), 100, stream), 100),
-        (lattice(TOTAL, "l1", "1/4"), 199),
-    ],
-    ids=["discrete Laplace", "discrete Gaussian", "class"],
-)
+@pytest.mark.parametrize(("draw", "words"), [
+    (lambda stream: draw_discrete_laplace(Fraction(1, 4), 100, stream), 100),
+    (lambda stream: draw_discrete_gaussian(Fraction(9), 100, stream), 100),
+    (lattice(TOTAL, "l1", "1/4"), 199),
+], ids=["discrete Laplace", "discrete Gaussian", "class"])  # fmt: skip
 def test_words_are_the_same_for_every_noise(draw, words):
     """Fewer than one word in 2**50 is rejected here."""
     read, sizes = words_and_sizes(draw, 300)

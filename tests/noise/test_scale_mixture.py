@@ -243,15 +243,10 @@ def test_a_scale_error_of_five_percent_is_rejected(A, epsilon, size):
 
 
 @pytest.mark.quick_cases(2)
-@pytest.mark.parametrize(
-    ("system", "epsilon", "log_error", "fewest"),
-    [
-        (system_of(CROSSING), "1/2", 2.0**-20, 20),
-        (TwoWayTable((3, 3)), "1", 2.0**-30, 10),
-        (TwoWayTable((4, 3)), "1/4", 2.0**-30, 10),
-        (TwoWayTable((9, 6)), "1/4", 2.0**-30, 10),
-    ],
-)
+@pytest.mark.parametrize(("system", "epsilon", "log_error", "fewest"), [
+    (system_of(CROSSING), "1/2", 2.0**-20, 20), (TwoWayTable((3, 3)), "1", 2.0**-30, 10),
+    (TwoWayTable((4, 3)), "1/4", 2.0**-30, 10), (TwoWayTable((9, 6)), "1/4", 2.0**-30, 10),
+])  # fmt: skip
 def test_balls_agree_with_floating_point(system, epsilon, log_error, fewest):
     law, stream = ScaleMixture(system, Fraction(epsilon)), seeded_stream(4)
     scales = law.scales.draw(20_000 // math.prod(system.shape), stream)

@@ -156,15 +156,11 @@ def test_keyed_words_depend_on_key_occasion_and_position():
     assert stats.binomtest(int(bits.sum()), bits.size).pvalue > 1e-6
 
 
-@pytest.mark.parametrize(
-    ("key", "occasion", "message"),
-    [
-        (b"short", "May", "at least 32 secret bytes"),
-        ("x" * 32, "May", "at least 32 secret bytes"),
-        (KEY, "", "names this release uniquely"),
-        (KEY, 5, "names this release uniquely"),
-    ],
-)
+@pytest.mark.parametrize(("key", "occasion", "message"), [
+    (b"short", "May", "at least 32 secret bytes"),
+    ("x" * 32, "May", "at least 32 secret bytes"),
+    (KEY, "", "names this release uniquely"), (KEY, 5, "names this release uniquely"),
+])  # fmt: skip
 def test_invalid_keys_and_occasions_raise(key, occasion, message):
     with pytest.raises(PrivacyError, match=message):
         keyed_stream(key, occasion)

@@ -84,17 +84,13 @@ def marked(axes):
     return dict(zip(labels, means.get_xdata().tolist(), strict=True))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda posterior: posterior.sel(county=COUNTIES[::-1]),
-        lambda posterior: posterior.sortby("county", ascending=False),
-        lambda posterior: posterior.reindex(county=[*COUNTIES[1:], COUNTIES[0]]),
-        lambda posterior: posterior.transpose("county", "draw", "chain"),
-        lambda posterior: posterior.pad(county=(1, 0), constant_values=7).assign_coords(county=["Other", *COUNTIES]),
-    ],
-    ids=["sel", "sortby", "reindex", "transpose", "further label"],
-)
+@pytest.mark.parametrize("change", [
+    lambda posterior: posterior.sel(county=COUNTIES[::-1]),
+    lambda posterior: posterior.sortby("county", ascending=False),
+    lambda posterior: posterior.reindex(county=[*COUNTIES[1:], COUNTIES[0]]),
+    lambda posterior: posterior.transpose("county", "draw", "chain"),
+    lambda posterior: posterior.pad(county=(1, 0), constant_values=7).assign_coords(county=["Other", *COUNTIES]),
+], ids=["sel", "sortby", "reindex", "transpose", "further label"])  # fmt: skip
 def test_the_posterior_is_matched_by_label(idata, release, change):
     changed = xr.DataTree.from_dict({"posterior": change(idata.posterior.to_dataset())})
     figure = plot_posterior_table(changed, release, "cases", rate="rate", exposure="population")

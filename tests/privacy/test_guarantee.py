@@ -44,19 +44,10 @@ def guarantee(public, table=TABLE, epsilon="1/4"):
     return ppd.GeneralizedLaplace(public, epsilon=epsilon).release(released).guarantee
 
 
-@pytest.mark.parametrize(
-    ("public", "nearest"),
-    [
-        (Public(), 1),
-        (covariates("persons"), 1),
-        (nonnegative(), 1),
-        (total(), 2),
-        (groups("state"), 2),
-        (total() & groups("state"), 2),
-        (total() & zeros({"county": "x"}), 2),
-        (zeros({"county": "x"}), 1),
-    ],
-)
+@pytest.mark.parametrize(("public", "nearest"), [
+    (Public(), 1), (covariates("persons"), 1), (nonnegative(), 1), (total(), 2), (groups("state"), 2),
+    (total() & groups("state"), 2), (total() & zeros({"county": "x"}), 2), (zeros({"county": "x"}), 1),
+])  # fmt: skip
 def test_nearest_alternative(public, nearest):
     found = guarantee(public)
     assert found.nearest == nearest
@@ -94,20 +85,14 @@ def test_no_alternative(public):
 OTHERS = "together with changes of the records of others"
 
 
-@pytest.mark.parametrize(
-    ("public", "occupied", "alone"),
-    [
-        (Public(), [0, 1, 2], True),
-        (total(), [0, 1, 2], True),
-        (total() & nonnegative(), [0, 1, 2], True),
-        (total() & zeros({"a": 0}), [1, 2], True),
-        (margin("a"), [0, 1, 2], False),
-        (margin("a") & margin("b"), [0, 1, 2], False),  # a change of c alone keeps both
-        (margin("a") & zeros({"a": [0, 1]}), [2], True),
-        (total() & between(0, 30), [0, 1, 2], False),
-        (total() & at_least(2, 1, dim="a"), [0, 1, 2], False),
-    ],
-)
+@pytest.mark.parametrize(("public", "occupied", "alone"), [
+    (Public(), [0, 1, 2], True), (total(), [0, 1, 2], True), (total() & nonnegative(), [0, 1, 2], True),
+    (total() & zeros({"a": 0}), [1, 2], True), (margin("a"), [0, 1, 2], False),
+    (margin("a") & margin("b"), [0, 1, 2], False),  # a change of c alone keeps both
+    (margin("a") & zeros({"a": [0, 1]}), [2], True),
+    (total() & between(0, 30), [0, 1, 2], False),
+    (total() & at_least(2, 1, dim="a"), [0, 1, 2], False),
+])  # fmt: skip
 def test_the_loss_of_one_person_is_qualified_unless_each_change_keeps_the_sums(public, occupied, alone):
     """Oracle: all changes of one person of a table whose cells are at bounds or can reach them."""
     counts = np.zeros((3, 2, 2), dtype=np.int64)
@@ -165,22 +150,13 @@ def test_plain_data():
     found = guarantee(total() & nonnegative())
     data = json.loads(json.dumps(found.to_dict()))
     assert data == {
-        "dp_flavor": {
-            "name": "Integer subspace DP",
-            "input_metric": "l1",
-            "output_measure": "approximate max divergence",
-            "unprotected_quantities": ["the total", "no count is negative"],
-        },
-        "privacy_loss": {
-            "privacy_unit": "person",
-            "privacy_unit_description": "per unit of l1 distance",
-            "privacy_parameters": {"epsilon": "1/4"},
-        },
-        "nearest": 2.0,
-        "fixed": 0,
-        "cells": 4,
-        "sampler_distance": 0.0,
-    }
+        "dp_flavor": {"name": "Integer subspace DP", "input_metric": "l1",
+                      "output_measure": "approximate max divergence",
+                      "unprotected_quantities": ["the total", "no count is negative"]},
+        "privacy_loss": {"privacy_unit": "person", "privacy_unit_description": "per unit of l1 distance",
+                         "privacy_parameters": {"epsilon": "1/4"}},
+        "nearest": 2.0, "fixed": 0, "cells": 4, "sampler_distance": 0.0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -245,10 +245,7 @@ def test_the_search_for_a_lower_bound_steps_to_the_ends_of_lines():
 @pytest.mark.parametrize("noise", [DoubleGeometric("1e-9"), Staircase("1e-9", sensitivity=2)])
 def test_noise_that_is_too_wide_to_tabulate_is_refused(noise):
     public = total() & nonnegative()
-    with (
-        Small(),
-        pytest.raises(InvariantError, match=r"noise this wide|weights of a cell cover more than"),
-    ):
+    with Small(), pytest.raises(InvariantError, match=r"noise this wide|weights of a cell cover more than"):
         ppd.Conditioned(public, noise=noise).release(np.array([2**50, 2**50, 2**49]))
 
 
@@ -257,15 +254,11 @@ def test_narrow_bounds_need_no_wide_tables():
     assert int(released.table.sum()) == 5
 
 
-@pytest.mark.parametrize(
-    "refused",
-    [
-        lambda: secret_pair(10**9, 0, "1/3"),
-        lambda: delta_z_counts(10**7, "1/3", "1/2"),
-        lambda: wasserstein_infinity(stats.binom(10**11, 0.5), stats.binom(10**11, 0.25)),
-        lambda: wasserstein_infinity(*({(k, j): 1 / 2000 for k in range(2000)} for j in range(2))),
-    ],
-)
+@pytest.mark.parametrize("refused", [
+    lambda: secret_pair(10**9, 0, "1/3"), lambda: delta_z_counts(10**7, "1/3", "1/2"),
+    lambda: wasserstein_infinity(stats.binom(10**11, 0.5), stats.binom(10**11, 0.25)),
+    lambda: wasserstein_infinity(*({(k, j): 1 / 2000 for k in range(2000)} for j in range(2))),
+])  # fmt: skip
 def test_laws_that_are_too_large_to_list_are_refused(refused):
     with Small(), pytest.raises(PrivacyError, match=r"more than|from 1 to 10000|the limit is 1,000,000"):
         refused()

@@ -22,17 +22,11 @@ from ppdinf.privacy.unit_loss import ADDED, PRESENT, REPLACED
 COUNTS = np.array([9, 4, 5])
 
 
-@pytest.mark.parametrize(
-    ("neighbours", "given", "steps"),
-    [
-        (REPLACED, None, 1),
-        (ADDED, None, 2),
-        (PRESENT, None, 2),
-        (f"{ADDED}, or moved from one part to another", None, 2),
-        ("anything else", None, 2),
-        ("anything else", 3, 3),
-    ],
-)
+@pytest.mark.parametrize(("neighbours", "given", "steps"), [
+    (REPLACED, None, 1), (ADDED, None, 2), (PRESENT, None, 2),
+    (f"{ADDED}, or moved from one part to another", None, 2),
+    ("anything else", None, 2), ("anything else", 3, 3),
+])  # fmt: skip
 def test_steps_of_relations(neighbours, given, steps):
     """The number of chained neighbours that replace one record: losses of groups in each variant."""
     for k in (1, 2):
@@ -90,14 +84,10 @@ def test_zcdp_of_gaussian_noise_adds_up():
     assert two.loss_of_unit == 2
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        ppd.Transition(truncated_geometric(4, 1).matrix),
-        ppd.GeneralizedLaplace(total(), 1),
-        ppd.SubspaceGaussian(total(), 2, "1e-6"),
-    ],
-)
+@pytest.mark.parametrize("mechanism", [
+    ppd.Transition(truncated_geometric(4, 1).matrix),
+    ppd.GeneralizedLaplace(total(), 1), ppd.SubspaceGaussian(total(), 2, "1e-6"),
+])  # fmt: skip
 def test_the_first_number_is_the_loss_of_one_person(mechanism):
     text = mechanism.guarantee.describe()
     assert text.startswith("One person can lose at most epsilon = 2")
@@ -272,16 +262,12 @@ def ppd_sigma(mechanism, kept):
     return math.sqrt((z @ z) / (2 * (log_density(0 * z) - log_density(z))))
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        ppd.SubspaceGaussian(margin("a") & margin("b"), 1, "1e-6"),
-        ppd.CorrelatedGaussian(margin("a") & margin("b"), 1, "1e-6"),
-        ppd.SubspaceLaplace(margin("a") & margin("b"), 1),
-        ppd.KNorm(margin("a") & margin("b"), 1),
-        ppd.GeneralizedLaplace(margin("a"), "1/2"),
-    ],
-)
+@pytest.mark.parametrize("mechanism", [
+    ppd.SubspaceGaussian(margin("a") & margin("b"), 1, "1e-6"),
+    ppd.CorrelatedGaussian(margin("a") & margin("b"), 1, "1e-6"),
+    ppd.SubspaceLaplace(margin("a") & margin("b"), 1),
+    ppd.KNorm(margin("a") & margin("b"), 1), ppd.GeneralizedLaplace(margin("a"), "1/2"),
+])  # fmt: skip
 def test_guarantees_without_a_table_state_the_loss_together_with_others(mechanism):
     alone, together = stated(mechanism.guarantee.describe_unit())
     assert (alone[0], together[0]) == (1, 2)

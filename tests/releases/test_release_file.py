@@ -270,56 +270,49 @@ def test_edits_that_are_not_sealed_break_the_digest(where, to, message, tmp_path
         ppd.read_release(forge(small(tmp_path), manifest=setter(*where, to=to), seal=False))
 
 
-@pytest.mark.parametrize(
-    ("where", "to", "message"),
-    [
-        (("schema",), 4, "schema 4 is not known: this version of ppdinf reads schema 3"),
-        (("schema",), True, "schema True is not known"),
-        (("schema",), "1", "schema '1' is not known"),
-        (("schema",), 2, "schema 2 is not known"),
-        (("schema",), 3.0, "not written by ppdinf"),
-        (("author",), "me", r"missing or unknown fields: \['author'\]"),
-        (("mechanism", "epsilon"), "1/100", "not written by ppdinf"),  # the guarantee differs
-        (("mechanism", "epsilon"), "0", "epsilon must be positive"),
-        (("mechanism", "epsilon"), 0.25, "not written by ppdinf"),
-        (("mechanism", "epsilon"), "1e999999999", "finite number"),
-        (("mechanism", "kind"), "gaussian", "does not know mechanisms of kind 'gaussian'"),
-        (("mechanism", "seed"), 1, "does not have the parameters"),
-        (("guarantee", "epsilon"), "1/100", "not written by ppdinf"),
-        (("guarantee", "fixed"), 1, "not written by ppdinf"),
-        (("provenance",), "checked", "not written by ppdinf"),
-        (("provenance",), None, "not written by ppdinf"),
-        (("part_of",), {"kind": "top-down"}, "not written by ppdinf"),
-        (("plan",), [], "content is invalid"),
-        (("plan", "seed"), 7, "content is invalid"),
-        (("plan", "sampler"), ["class"], r"'sampler' in the sampler plan is invalid: \['class'\]"),
-        (("plan", "exact"), "yes", "'exact' in the sampler plan is invalid: 'yes'"),
-        (("plan", "exact"), False, "the sampler plan is contradictory"),
-        (("plan", "distance"), 0.5, "the sampler plan is contradictory"),
-        (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": -0.5}, "is contradictory"),
-        (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": 5.0}, "is contradictory"),
-        (("plan", "acceptance"), 7.0, "the sampler plan is contradictory"),
-        (("kept",), [], "not written by ppdinf"),
-        (("public",), {}, "stored as a list"),
-        (("public", 0, "by"), ["county"], "content is invalid"),
-        (("public", 0, "weights"), "size", "not written by ppdinf"),
-        (("public", 1, "names"), ["population"], "no dimension or coordinate 'population'"),
-        (("dims",), {"county": 2}, "3 rows"),
-        (("dims",), {"county": "3"}, "the manifest states"),
-        (("dims",), {"county": -3}, "3 rows"),
-        (("dims",), {"county": 3.0}, "content is invalid"),
-        (("dims",), {"county": 10**30}, "3 rows"),
-        (("dims",), ["county"], "content is invalid"),
-        (("coordinates", "size", "type"), "string", "not written by ppdinf"),
-        (("coordinates", "size", "type"), "pickle", "content is invalid"),
-        (("coordinates", "size", "dims"), [], "no dimension or coordinate 'size'"),
-        (("coordinates", "size", "dims"), ["county", "sex"], "content is invalid"),
-        (("coordinates", "county", "dims"), [], "not written by ppdinf|content is invalid"),
-        (("coordinates",), [], "content is invalid"),
-        (("parts",), [], "content is invalid"),
-        (("parts", "other.csv"), {}, "not written by ppdinf"),
-    ],
-)
+@pytest.mark.parametrize(("where", "to", "message"), [
+    (("schema",), 4, "schema 4 is not known: this version of ppdinf reads schema 3"),
+    (("schema",), True, "schema True is not known"),
+    (("schema",), "1", "schema '1' is not known"),
+    (("schema",), 2, "schema 2 is not known"), (("schema",), 3.0, "not written by ppdinf"),
+    (("author",), "me", r"missing or unknown fields: \['author'\]"),
+    (("mechanism", "epsilon"), "1/100", "not written by ppdinf"),  # the guarantee differs
+    (("mechanism", "epsilon"), "0", "epsilon must be positive"),
+    (("mechanism", "epsilon"), 0.25, "not written by ppdinf"),
+    (("mechanism", "epsilon"), "1e999999999", "finite number"),
+    (("mechanism", "kind"), "gaussian", "does not know mechanisms of kind 'gaussian'"),
+    (("mechanism", "seed"), 1, "does not have the parameters"),
+    (("guarantee", "epsilon"), "1/100", "not written by ppdinf"),
+    (("guarantee", "fixed"), 1, "not written by ppdinf"),
+    (("provenance",), "checked", "not written by ppdinf"),
+    (("provenance",), None, "not written by ppdinf"),
+    (("part_of",), {"kind": "top-down"}, "not written by ppdinf"),
+    (("plan",), [], "content is invalid"), (("plan", "seed"), 7, "content is invalid"),
+    (("plan", "sampler"), ["class"], r"'sampler' in the sampler plan is invalid: \['class'\]"),
+    (("plan", "exact"), "yes", "'exact' in the sampler plan is invalid: 'yes'"),
+    (("plan", "exact"), False, "the sampler plan is contradictory"),
+    (("plan", "distance"), 0.5, "the sampler plan is contradictory"),
+    (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": -0.5}, "is contradictory"),
+    (("plan",), {"sampler": "c", "exact": False, "reason": "r", "distance": 5.0}, "is contradictory"),
+    (("plan", "acceptance"), 7.0, "the sampler plan is contradictory"),
+    (("kept",), [], "not written by ppdinf"), (("public",), {}, "stored as a list"),
+    (("public", 0, "by"), ["county"], "content is invalid"),
+    (("public", 0, "weights"), "size", "not written by ppdinf"),
+    (("public", 1, "names"), ["population"], "no dimension or coordinate 'population'"),
+    (("dims",), {"county": 2}, "3 rows"),
+    (("dims",), {"county": "3"}, "the manifest states"),
+    (("dims",), {"county": -3}, "3 rows"),
+    (("dims",), {"county": 3.0}, "content is invalid"),
+    (("dims",), {"county": 10**30}, "3 rows"),
+    (("dims",), ["county"], "content is invalid"),
+    (("coordinates", "size", "type"), "string", "not written by ppdinf"),
+    (("coordinates", "size", "type"), "pickle", "content is invalid"),
+    (("coordinates", "size", "dims"), [], "no dimension or coordinate 'size'"),
+    (("coordinates", "size", "dims"), ["county", "sex"], "content is invalid"),
+    (("coordinates", "county", "dims"), [], "not written by ppdinf|content is invalid"),
+    (("coordinates",), [], "content is invalid"), (("parts",), [], "content is invalid"),
+    (("parts", "other.csv"), {}, "not written by ppdinf"),
+])  # fmt: skip
 def test_edits_that_are_sealed_still_contradict_themselves(where, to, message, tmp_path):
     with pytest.raises(ReleaseFileError, match=message):
         ppd.read_release(forge(small(tmp_path), manifest=setter(*where, to=to)))
@@ -364,21 +357,15 @@ def test_invalid_numbers_are_refused(value, tmp_path):
         ppd.read_release(path)
 
 
-@pytest.mark.parametrize(
-    ("manifest", "message"),
-    [
-        (b'{"schema": 3, "schema": 3}', "repeats a key"),
-        (b'{"a": {"b": 1, "b": 2}}', "repeats a key"),
-        (b"[" * 100_000, "not JSON"),
-        (b'{"schema": ' + b"9" * 5000 + b"}", "release file|JSON|make sense"),
-        (b"\xff\xfe", "not JSON"),
-        (b"null", "schema None"),
-        (b"[1]", "schema None"),
-        (b"{}", "schema None"),
-        (b'{"schema": 3}', "missing or unknown fields"),
-        (b"", "not JSON"),
-    ],
-)
+@pytest.mark.parametrize(("manifest", "message"), [
+    (b'{"schema": 3, "schema": 3}', "repeats a key"),
+    (b'{"a": {"b": 1, "b": 2}}', "repeats a key"),
+    (b"[" * 100_000, "not JSON"),
+    (b'{"schema": ' + b"9" * 5000 + b"}", "release file|JSON|make sense"),
+    (b"\xff\xfe", "not JSON"), (b"null", "schema None"), (b"[1]", "schema None"), (b"{}", "schema None"),
+    (b'{"schema": 3}', "missing or unknown fields"),
+    (b"", "not JSON"),
+])  # fmt: skip
 def test_invalid_manifests_are_refused(manifest, message, tmp_path):
     path = small(tmp_path)
     write_zip(path, [("manifest.json", manifest), *entries_of(path)[1:]])
@@ -472,18 +459,12 @@ def test_files_of_this_schema_are_readable(tmp_path):
         {"kind": "between", "low": 0, "high": None},
     ]
     manifest = {
-        "schema": 3,
-        "provenance": "drawn",
+        "schema": 3, "provenance": "drawn",
         "mechanism": {"kind": "generalized-laplace", "epsilon": "24/125", "norm": "l1"},
-        "part_of": None,
-        "kept": statements,
-        "dimensions": 1,
-        "public": statements,
+        "part_of": None, "kept": statements, "dimensions": 1, "public": statements,
         "plan": {"sampler": "class", "exact": True, "reason": "one public total over 3 cells"},
-        "guarantee": {
-            "variant": "integer-subspace", "epsilon": "24/125", "metric": "l1", "nearest": 2.0, "fixed": 1, "cells": 3,
-            "sampler_distance": 0.0,
-        },
+        "guarantee": {"variant": "integer-subspace", "epsilon": "24/125", "metric": "l1", "nearest": 2.0, "fixed": 1,
+                      "cells": 3, "sampler_distance": 0.0},
         "dims": {"county": 3},
         "coordinates": {"county": {"dims": ["county"], "type": "string"}},
     }  # fmt: skip

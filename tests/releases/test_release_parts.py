@@ -75,15 +75,11 @@ def largest_difference(mechanism, parts):
 
 
 @pytest.mark.quick_cases(2)
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        MECHANISM,
-        ppd.GeneralizedGaussian(inv.margin("state"), rho="1/8"),
-        ppd.GeneralizedLaplace(inv.covariates("state", "county"), epsilon=1),
-    ],
-    ids=["hierarchy", "Gaussian", "no sums"],
-)
+@pytest.mark.parametrize("mechanism", [
+    MECHANISM,
+    ppd.GeneralizedGaussian(inv.margin("state"), rho="1/8"),
+    ppd.GeneralizedLaplace(inv.covariates("state", "county"), epsilon=1),
+], ids=["hierarchy", "Gaussian", "no sums"])  # fmt: skip
 def test_the_noise_is_that_of_the_complete_table(mechanism):
     assert largest_difference(mechanism, [table("A", 3, 1), table("B", 2, 1)]) == 0
 

@@ -193,23 +193,17 @@ def parts_with(public, **options):
 
 
 STATEMENTS = [
-    inv.total(),
-    inv.margin("month"),
-    inv.margin("area"),
-    inv.groups("season"),
-    inv.margin("area", "season"),
+    inv.total(), inv.margin("month"), inv.margin("area"), inv.groups("season"), inv.margin("area", "season"),
     inv.hierarchy("season", "month"),
     inv.groups("month", {1: "q", 2: "q", 3: "r"}),
-    inv.margin("month", weights="size"),
-    inv.cells({"month": [2, 3], "area": "u"}),
-    inv.cells({"season": "s"}),
+    inv.margin("month", weights="size"), inv.cells({"month": [2, 3], "area": "u"}), inv.cells({"season": "s"}),
     inv.zeros({"month": 1, "area": ["v"]}),
     inv.linear([[1, 0, 0, -1, 0, 0], [0, 2, 0, 0, 1, 0]], ["first", "second"]),
     inv.nonnegative()
     & inv.unit("visit", contributions=2)
     & inv.covariates("size", "season")
     & inv.labels("month", [1, 2, 3]),
-]
+]  # fmt: skip
 PARTS = [
     {"month": 1}, {"month": [3]}, {"month": slice(1, 2)}, {"area": "v"}, {"area": ["v"], "month": [3, 2]},
     {"month": [2, 1], "area": ["v", "u"]},

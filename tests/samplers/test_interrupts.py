@@ -101,15 +101,10 @@ def stopped(chains, draws):
 
 
 @pytest.mark.quick_cases(1)
-@pytest.mark.parametrize(
-    ("chains", "draws"),
-    [
-        (0, 0),
-        (1, 20),
-        (2, 1),
-        *(pytest.param(*left, marks=pytest.mark.deep) for left in [(1, 1), (1, 3), (1, 5), (2, 3), (2, 4), (2, 19)]),
-    ],
-)
+@pytest.mark.parametrize(("chains", "draws"), [
+    (0, 0), (1, 20), (2, 1),
+    *(pytest.param(*left, marks=pytest.mark.deep) for left in [(1, 1), (1, 3), (1, 5), (2, 3), (2, 4), (2, 19)]),
+])  # fmt: skip
 @pytest.mark.filterwarnings("ignore::ppdinf.errors.DiagnosisWarning")
 def test_infer_after_an_interruption_gives_figures_or_a_sentence(chains, draws, tmp_path, monkeypatch):
     mechanism = ppd.GeneralizedLaplace(ppd.invariants.total(), epsilon="1/4")

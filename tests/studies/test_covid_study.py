@@ -63,13 +63,8 @@ def test_coverage_bias_and_width_are_those_of_the_intervals():
 
 def test_thirds_are_of_equal_size():
     assert CLAIMS.thirds(np.array([5, 1, 9, 4, 7, 2])).tolist() == [
-        "middle",
-        "small",
-        "large",
-        "middle",
-        "large",
-        "small",
-    ]
+        "middle", "small", "large", "middle", "large", "small",
+    ]  # fmt: skip
 
 
 def test_algorithms_agree_unless_a_mean_is_shifted():

@@ -123,15 +123,9 @@ def test_written_files(tmp_path):
     made.write(progress=False)
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["claims"] == [
-        {
-            "claim": "one < two",
-            "source": "a paper",
-            "there": "1",
-            "here": "2",
-            "holds": False,
-            "reason": "it is <b>not</b>",
-        }
-    ]
+        {"claim": "one < two", "source": "a paper", "there": "1", "here": "2", "holds": False,
+         "reason": "it is <b>not</b>"},
+    ]  # fmt: skip
     assert results["settings"] == {"seed": 1, "quick": True}
     page = (tmp_path / "report.html").read_text()
     assert "one &lt; two" in page
@@ -223,18 +217,11 @@ def test_quick_run(case, tmp_path):
 
 # claims that few replicates or simulated tables leave undecided
 OPEN = (
-    "W1 at ε = 0.1",
-    "best shares",
-    "fitted",
-    "loses little",
-    "40 times",
-    "the best share falls",
-    "deviation near",
-    "cut W1",
-    "the unfixed optimum",
+    "W1 at ε = 0.1", "best shares", "fitted", "loses little", "40 times", "the best share falls", "deviation near",
+    "cut W1", "the unfixed optimum",
     "the same W1",  # fails, as in the README
     "the staircase has",
-)
+)  # fmt: skip
 
 
 @pytest.mark.deep
