@@ -244,11 +244,10 @@ class ConfidentialRV(SymbolicRandomVariable):
         self, inputs: Sequence[Variable], factors: Sequence[CellFactor] = (), counts: TensorVariable | None = None
     ) -> TensorVariable:
         """Return log weights of all counts given everything else, shape (d, width): data model, noise, dependents."""
-        form = self._natural(inputs)
+        form, log_noise = self._natural(inputs), self.fiber.log_noise  # refused here if there are too many weights
         at = self.counts if counts is None else counts
         if form is None:
-            data = self.log_data_model(inputs, counts)
-            weights = data + self._at(self.fiber.log_noise, "log_noise", counts)
+            weights = self.log_data_model(inputs, counts) + self._at(log_noise, "log_noise", counts)
         else:
             eta, log_normaliser, log_h = form
             ends = (pt.constant(end, dtype="float64") for end in (-1e100, 1e100))  # a rate of 0 gives the count 0

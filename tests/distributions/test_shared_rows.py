@@ -169,6 +169,10 @@ def test_a_large_skewed_table_has_few_rows(monkeypatch):
 
     found = float(logp({"t": np.array(0.001)})) - float(logp({"t": np.array(-0.001)}))
     np.testing.assert_allclose(found, by_cell(0.001) - by_cell(-0.001), rtol=1e-7)
-    monkeypatch.setattr(rows, "LISTED", 1000)
-    with pytest.raises(ModelError, match=r"20,000 cells with windows of \d+ counts have more than 1,000 weights"):
+    monkeypatch.setattr(rows, "LISTED", 10**6)
+    with pytest.raises(ModelError, match=r"20,000 cells with windows of \d+ counts have more than 1,000,000 weights"):
         _ = fiber.log_noise
+    with pm.Model(coords=release.coords) as model:
+        ppd.PartiallyPrivate("x", pm.NegativeBinomial.dist(mu=mean, alpha=pm.Gamma("t", 9, 1)), release=release)
+        with pytest.raises(ModelError, match="can be listed by cell"):
+            model.logp()
