@@ -232,7 +232,7 @@ class ApproximatePosterior:
             lower, upper = joined(part.kind, lower, upper)
             fits = upper - lower < LISTED // (int(part.kind.max()) + 1)
             lower, upper = np.where(fits, lower, ends[0]), np.where(fits, upper, ends[1])
-            is_extended |= bool(((lower < part.lower) | (upper > part.upper)).any())
+            is_extended |= bool(((first < part.lower) | (last > part.upper))[fits].any())
             part.lower, part.upper = lower, upper
         self._on_grids = self._grids()
         return is_extended
