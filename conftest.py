@@ -40,6 +40,7 @@ LATER = ("ppdinf", *(f"tests/{folder}" for folder in ("lattice", "noise", "plots
 
 TURNS = 6  # runs of `pytest --deep` in which every deep test runs at least once
 PACKAGES = 4  # changed packages, at most, of which all deep tests run
+MANY = 20  # changed packages, at most, of which a third of the deep tests runs
 RECENT = 12 * 3600  # age in seconds of commits, relative to the last one, whose changes are tested
 SUBJECTS = {"combinations": "distributions"}  # the package that a folder of tests is about
 
@@ -78,7 +79,8 @@ def history() -> tuple[int, frozenset[str]]:
 
 def in_rotation(nodeid: str, number: int, changed: frozenset[str]) -> bool:
     """Return whether a deep test runs at the commit with this number."""
-    shares = 1 if package_of(nodeid.partition("::")[0]) not in changed else 2 if len(changed) > PACKAGES else TURNS
+    of_changed = TURNS if len(changed) <= PACKAGES else 2 if len(changed) <= MANY else 1
+    shares = of_changed if package_of(nodeid.partition("::")[0]) in changed else 1
     return (crc32(nodeid.encode()) - number) % TURNS < shares
 
 
@@ -93,9 +95,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     number, changed = history()
     names = f"the packages {', '.join(sorted(changed))}" if len(changed) <= PACKAGES else f"{len(changed)} packages"
-    of_changed = f"{'a third of' if len(changed) > PACKAGES else 'all'} tests of {names}, which changed, and " * bool(
-        changed
-    )
+    share = "a third of" if len(changed) > PACKAGES else "all"
+    of_changed = f"{share} tests of {names}, which changed, and " * (0 < len(changed) <= MANY)
     return f"deep tests: {of_changed}sixth {number % TURNS + 1} of {TURNS} of the other tests"
 
 
