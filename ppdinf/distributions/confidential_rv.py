@@ -33,7 +33,7 @@ from ppdinf.errors import ModelError
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.nested_sums.nested_sums import NestedSums
 from ppdinf.fiber.sums_given_totals import totals
-from ppdinf.lattice.rows import Rows, kinds
+from ppdinf.lattice.rows import LISTED, Rows, kinds
 
 
 def identical_cells(
@@ -232,13 +232,19 @@ class ConfidentialRV(SymbolicRandomVariable):
             return None
         dist, kept, size = self.base(table.owner.inputs)[0], ~self.fiber.uninformed, self.start.size
         same = None if dependents else identical_cells(dist, self.start.shape, self.fiber.lower)
-        kinds = size if same is None else same[1].size
-        if self.fiber.width * (OF_DENSITY * kinds + OF_SUM * size) < OF_NODES * size:
+
+        def by_integers(rows: int) -> bool:
+            return self.fiber.width * (OF_DENSITY * rows + OF_SUM * size) < OF_NODES * size
+
+        if size * self.fiber.width <= LISTED and by_integers(size if same is None else same[1].size):
             return None
-        form = gamma_form(
-            dist, self.start.shape, self.fiber.log_noise, self.fiber.lower, kept, table, dependents, values
-        )
-        return form and form._replace(parameters=self._if_unchanged(form.parameters))
+        form = gamma_form(dist, self.start.shape, self.fiber.noise, self.fiber.lower, kept, table, dependents, values)
+        if form is None:
+            return None
+        if form.rows * self.fiber.width > LISTED:  # all integers, if nodes are inaccurate
+            _ = self.fiber.log_noise  # refused
+        ends = None if by_integers(form.rows) else form.ends
+        return form._replace(parameters=self._if_unchanged(form.parameters), ends=ends)
 
     def weights(
         self, inputs: Sequence[Variable], factors: Sequence[CellFactor] = (), counts: TensorVariable | None = None

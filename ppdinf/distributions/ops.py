@@ -315,13 +315,13 @@ def _compiled_gamma_sums(op: GammaSums, node: Apply, **kwargs: object) -> tuple[
 
 def logp_gamma(form: GammaForm, total: Integers, block: Integers) -> TensorVariable:
     """Return the log weight of all tables with given totals of blocks of cells, -1 for cells without a total."""
-    cells = form.has, form.first, form.segment
+    cells = form.has, form.span, form.segment
 
     def constants() -> Integers:
         nodes = no_nodes(block.size, total.size)
         if form.ends is not None:
             nodes = plan_nodes(*cells, *form.ends, block, total.size)
-        return pack_ratios(form.has, form.segment, form.first, total, block, nodes)
+        return pack_ratios(form.has, form.segment, form.span, total, block, nodes)
 
     packed = shared_constants((*cells, form.ends, total, block), constants)
     return GammaSums()(form.parameters, packed)[0].sum() + form.constant

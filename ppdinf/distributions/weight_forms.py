@@ -34,6 +34,7 @@ from ppdinf._internal.pymc_compat import (
 )
 from ppdinf._internal.values import Array, Flags, Integers, Reals
 from ppdinf.distributions.data_models import constant
+from ppdinf.lattice.rows import Rows, kinds
 
 CERTAIN = 2000.0  # replaces infinite log odds: a count other than n has probability exp(-2000)
 
@@ -131,18 +132,20 @@ def _inside(support: Flags, log_h: Reals) -> Reals:
     return np.where(support, log_h, -np.inf)
 
 
-EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of noise
+EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of noise, apart from rounding
+SHAPES = {NegBinomialRV: slice(1), BetaBinomialRV: slice(1, 3)}  # parameters that are arguments of gamma functions
 
 
 class GammaForm(NamedTuple):
-    """Parameters of cells (symbolic) as in `ppdinf.fiber.gamma_ratios.GammaRatios`; LOW and HIGH, if they are known."""
+    """Parameters of cells as in `ppdinf.fiber.gamma_ratios.GammaRatios`; LOW and HIGH, if known; `rows` without ETA."""
 
     parameters: TensorVariable
     constant: TensorVariable
     has: tuple[bool, bool, bool]
-    first: Integers
+    span: Integers
     segment: Reals
     ends: tuple[Reals, Reals] | None = None
+    rows: int = 0
 
 
 class _Cells(NamedTuple):
@@ -159,7 +162,7 @@ class _Cells(NamedTuple):
 def gamma_form(
     dist: TensorVariable,
     shape: tuple[int, ...],
-    log_noise: Reals,
+    noise: Rows[np.float64],
     lower: Integers,
     kept: Flags,
     table: TensorVariable,
@@ -172,8 +175,9 @@ def gamma_form(
         return None
     if dependents:
         cells = _with_dependent(cells, dependents[0], values[0], table, shape)
-    noise = None if cells is None else noise_segments(log_noise[kept], lower[kept])
-    if cells is None or noise is None:
+    used, first, of = np.unique(noise.of[kept], return_index=True, return_inverse=True)
+    segments = None if cells is None else noise_segments(noise.values[used], lower[kept][first])
+    if cells is None or segments is None:
         return None
     columns = [cells.eta, cells.alpha, cells.beta, cells.low, cells.high]
     filled = [pt.broadcast_to(0.0 if x is None else pt.as_tensor(x).astype("float64"), shape).ravel() for x in columns]
@@ -185,7 +189,11 @@ def gamma_form(
     ends = pt.stack(filled[3:])
     is_known = all(isinstance(leaf, Constant | SharedVariable) for leaf in graph_inputs([ends]))
     known = tuple(ends.eval(mode="FAST_COMPILE")[:, kept.ravel()]) if is_known else None
-    return GammaForm(parameters, terms.sum(), has, *noise, known)
+    span, rows = segments[0][of], of.size
+    shapes = dist.owner.op.dist_params(dist.owner)[SHAPES.get(type(dist.owner.op), slice(0))]
+    if known and all(all(x.type.broadcastable) for x in shapes):
+        rows = kinds([span[:, 0], *known])[0].size
+    return GammaForm(parameters, terms.sum(), has, span, segments[1], known, rows)
 
 
 def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
@@ -287,37 +295,40 @@ def is_table(x: Variable, table: TensorVariable) -> bool:
 
 def noise_segments(log_noise: Reals, lower: Integers) -> tuple[Integers, Reals] | None:
     """Return log weights as concave quadratic polynomials on at most two runs of counts per row, or None."""
-    first, segments = [0], []
+    found, spans, segments = dict[bytes, tuple[int, int]](), list[tuple[int, int]](), list[list[float]]()
     for row, low in zip(log_noise, lower, strict=True):
         inside = np.flatnonzero(row > -np.inf)
         if not inside.size or inside[-1] - inside[0] + 1 > inside.size:
             return None
         y = row[inside]
-        bend = np.diff(y, 2)
-        kink = inside.size if bend.size < 2 or np.ptp(bend) < EXACT else int(bend.argmin()) + 2
+        bend, near = np.diff(y, 2), EXACT + 4 * np.spacing(np.abs(y).max())
+        kink = inside.size if bend.size < 2 or np.ptp(bend) < near else int(bend.argmin()) + 2
         start, parts = low + inside[0], []
         for begin, part in ((0, y[:kink]), (kink, y[kink:])):
             if part.size:
-                form = _quadratic(part)
+                form = _quadratic(part, near)
                 if form is None:
                     return None
                 parts.append([start + begin, start + begin + part.size - 1, start + begin, *form])
         if len(parts) == 2 and parts[0][4] + 2 * parts[0][5] * (kink - 1) < parts[1][4] - 2 * parts[1][5]:
             return None  # the kink is convex
-        segments += parts
-        first.append(len(segments))
-    return np.array(first, dtype=np.int64), np.array(segments, dtype=np.float64).reshape(-1, 6)
+        key = np.array(parts).tobytes()
+        if key not in found:
+            found[key] = len(segments), len(segments) + len(parts)
+            segments += parts
+        spans.append(found[key])
+    return np.array(spans, dtype=np.int64).reshape(-1, 2), np.array(segments, dtype=np.float64).reshape(-1, 6)
 
 
-def _quadratic(y: Reals) -> tuple[float, float, float] | None:
+def _quadratic(y: Reals, near: float) -> tuple[float, float, float] | None:
     """Return coefficients of a concave polynomial of degree 2 in 0, 1, ... that equals the numbers, or None."""
     last = y.size - 1
     slope = (y[-1] - y[0]) / max(last, 1)
     k = np.arange(y.size)
     line = y[0] + slope * k
-    if np.abs(y - line).max() < EXACT:
+    if np.abs(y - line).max() < near:
         return y[0], slope, 0.0
     middle = last // 2  # the parabola through three points
     square = (y[middle] - line[middle]) / (middle * (middle - last))
-    close = np.abs(y - line - square * k * (k - last)).max() < EXACT
+    close = np.abs(y - line - square * k * (k - last)).max() < near
     return (y[0], slope - square * last, square) if close and square < 0 else None

@@ -34,7 +34,7 @@ class GammaRatios(NamedTuple):
 
     parameter: NDArray
     has: NDArray
-    first: NDArray
+    span: NDArray  # first and end segment of each cell, (d, 2); cells can share segments
     segment: NDArray
 
 
@@ -82,7 +82,7 @@ def _log_gamma(z: float) -> tuple[float, float]:
 @vectorised
 def domain(cells: GammaRatios, i: int) -> tuple[int, int]:
     """Return the first and last possible count of a cell; the first is larger if no count is possible."""
-    p, segment = cells.parameter[i], cells.segment[cells.first[i] : cells.first[i + 1]]
+    p, segment = cells.parameter[i], cells.segment[cells.span[i, 0] : cells.span[i, 1]]
     if segment.shape[0] == 0:
         return 0, -1
     low, high = max(segment[0, BEGIN], 1.0 - p[LOW]), segment[-1, END]

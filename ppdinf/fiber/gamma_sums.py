@@ -34,59 +34,86 @@ from ppdinf.fiber.sums_given_totals.value_and_gradient import block_of, grouped,
 
 SIZES = 9
 """Number of sizes at the start of the integers: cells, totals, whether cells have alpha, beta and c, segments; kinds of
-cells, their points and panels. Then follow each cell's total, the first segment of each cell, and the totals."""
+cells, their points and panels. Then follow each cell's total, the segments of each cell (d, 2), and the totals."""
 TOTALS = 1  # position of the number of totals
 
 
 @vectorised
+def _equal_apart_from_rates(cells: GammaRatios, members: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the kind of each member, and a member of each kind; members of a kind differ in ETA only."""
+    order, kind = np.arange(members.size), np.empty(members.size, np.int64)
+    first = np.empty(members.size, np.int64)
+    for column in (ALPHA, BETA, LOW, HIGH):
+        own = np.array([cells.parameter[members[n], column] for n in order])
+        order = order[np.argsort(own, kind="mergesort")]
+    order = order[np.argsort(np.array([cells.span[members[n], 0] for n in order]), kind="mergesort")]
+    number = 0
+    for k in range(order.size):
+        i, before = members[order[k]], members[order[max(k - 1, 0)]]
+        same = k > 0 and cells.span[i, 0] == cells.span[before, 0]
+        for column in (ALPHA, BETA, LOW, HIGH):
+            same = same and cells.parameter[i, column] == cells.parameter[before, column]
+        if not same:
+            first[number] = i
+            number += 1
+        kind[order[k]] = number - 1
+    return kind, first[:number]
+
+
+@vectorised
 def by_windows(cells: GammaRatios, members: NDArray, target: int, free: bool, out: NDArray) -> float:
-    """Return the log coefficient of one group (or the log weight of a free cell) from all integers."""
-    d, width = members.size, 1
-    lower = np.empty(d, np.int64)
-    for n in range(d):
-        lower[n], high = domain(cells, members[n])
-        if high < lower[n]:
+    """Return the log coefficient of one group (or the log weight of free cells) from all integers."""
+    row, first = _equal_apart_from_rates(cells, members)
+    lower, width = np.empty(first.size, np.int64), 1
+    for r in range(first.size):
+        lower[r], high = domain(cells, first[r])
+        if high < lower[r]:
             return -np.inf
-        width = max(width, high - lower[n] + 1)
-    logw, up, down = np.full((d, width), -np.inf), np.zeros(width), np.zeros(width)
+        width = max(width, high - lower[r] + 1)
+    logw, up, down = np.full((first.size, width), -np.inf), np.zeros((first.size, width)), np.zeros((first.size, width))
     x = np.empty(width)
-    for n in range(d):
-        _, high = domain(cells, members[n])
-        for s in range(cells.first[members[n]], cells.first[members[n] + 1]):
-            begin, end = max(lower[n], int(cells.segment[s, BEGIN])), min(high, int(cells.segment[s, END])) + 1
+    for r in range(first.size):
+        i, (_, high) = first[r], domain(cells, first[r])
+        for s in range(cells.span[i, 0], cells.span[i, 1]):
+            begin, end = max(lower[r], int(cells.segment[s, BEGIN])), min(high, int(cells.segment[s, END])) + 1
             if begin < end:
-                at = begin - lower[n]
-                size = end - begin
-                x[:size] = np.arange(begin, end)
-                into = logw[n, at : at + size]
-                into[:] = 0.0
-                log_weights(cells, members[n], cells.segment[s], 0.0, x[:size], into, up[:size], down[:size])
-    w = Weights(logw, upper_envelope(logw), np.arange(d), np.zeros(d))
+                at, to = begin - lower[r], end - lower[r]
+                x[at:to] = np.arange(begin, end)
+                logw[r, at:to] = 0.0
+                log_weights(
+                    cells, i, cells.segment[s], -cells.parameter[i, ETA], x[at:to], logw[r, at:to], up[r, at:to],
+                    down[r, at:to],
+                )  # fmt: skip
+    rate, start, least = cells.parameter[members, ETA], 0.0, 0
+    for n in range(members.size):
+        start += rate[n] * lower[row[n]]
+        least += lower[row[n]]
+    w = Weights(logw, upper_envelope(logw), row, rate)
     if free:
-        rows, value = probabilities(w, np.arange(1), 0.0)
+        rows, value = probabilities(w, np.arange(members.size), 0.0)
     else:
-        value, rows, _ = block_of(w, np.arange(d), target - int(lower.sum()), False)
+        value, rows, _ = block_of(w, np.arange(members.size), target - least, False)
     if not value > -np.inf:
         return value
-    for n in range(d):
-        i, p = members[n], row_of(rows, n)
-        size = p.size
-        x[:size] = lower[n] + rows.first[n] + np.arange(size)
-        log_weights(cells, i, cells.segment[0], 0.0, x[:size], logw[0, :size], up[:size], down[:size])
+    for n in range(members.size):
+        i, r, p, mean, at = members[n], row[n], row_of(rows, n), 0.0, rows.first[n]
         out[i, :] = 0.0
-        out[i, ETA], out[i, ALPHA] = (p * x[:size]).sum(), (p * up[:size]).sum()
-        out[i, BETA] = (p * down[:size]).sum()
-    return value
+        for k in range(p.size):
+            mean += p[k] * k
+            out[i, ALPHA] += p[k] * up[r, at + k]
+            out[i, BETA] += p[k] * down[r, at + k]
+        out[i, ETA] = lower[r] + at + mean
+    return value + start
 
 
 def windows_through_pointers(  # type: ignore[no-untyped-def]
-    parameter, has, first, segment, members, d, n_segments, n_members, target, free, out
+    parameter, has, span, segment, members, d, n_segments, n_members, target, free, out
 ) -> float:
     """Call `by_windows` with arrays behind pointers."""
     cells = GammaRatios(
         numba.carray(parameter, (d, PARAMETERS)),
         numba.carray(has, (3,)),
-        numba.carray(first, (d + 1,)),
+        numba.carray(span, (d, 2)),
         numba.carray(segment, (n_segments, SEGMENT)),
     )
     return by_windows(cells, numba.carray(members, (n_members,)), target, free, numba.carray(out, (d, PARAMETERS)))
@@ -109,7 +136,7 @@ def _of_zero(cells: GammaRatios, i: int, out: NDArray) -> float:
         return -np.inf
     eta, x, value = cells.parameter[i, ETA], np.zeros(1), np.zeros(1)
     cells.parameter[i, ETA] = 0.0
-    for s in range(cells.first[i], cells.first[i + 1]):
+    for s in range(cells.span[i, 0], cells.span[i, 1]):
         if cells.segment[s, BEGIN] <= 0.0 <= cells.segment[s, END]:
             log_weights(cells, i, cells.segment[s], 0.0, x, value, out[i, ALPHA : ALPHA + 1], out[i, BETA : BETA + 1])
     cells.parameter[i, ETA] = eta
@@ -131,31 +158,35 @@ def evaluate_ratios(
     for i in range(block.size):
         if cells.parameter[i, ETA] == -np.inf:
             value[block[i]] += _of_zero(cells, i, out)
-    for b in range(total.size + order.size - bounds[total.size]):  # groups, then free cells
-        free = b >= total.size
-        begin = bounds[total.size] + b - total.size if free else bounds[b]
-        members = order[begin : begin + 1 if free else bounds[b + 1]]
+    for b in range(total.size + 1):  # groups, then free cells
+        free, members = b == total.size, order[bounds[b] : bounds[b + 1]]
         if not has_digits(cells.parameter[:, ETA], members):
-            value[total.size if free else b] = np.nan
+            value[b] = np.nan
             continue
-        target = 0 if free else total[b]
-        part = by_fixed_nodes(nodes, cells.parameter, cells.has, members, -1 if free else b, target, out)
-        if np.isnan(part):
-            part = _windows(
-                cells.parameter.ctypes, cells.has.ctypes, cells.first.ctypes, cells.segment.ctypes, members.ctypes,
-                block.size, cells.segment.shape[0], members.size, target, free, out.ctypes,
+        target, left, number, fails = 0 if free else total[b], members.copy(), 0, False
+        for n in range(members.size if free else 1):  # each free cell is a sum of its own
+            own = members[n : n + 1] if free else members
+            part = by_fixed_nodes(nodes, cells.parameter, cells.has, own, -1 if free else b, target, out)
+            if np.isnan(part):
+                left[number : number + own.size] = own
+                number, fails = number + own.size, True
+            else:
+                value[b] += part
+        if fails:
+            value[b] += _windows(
+                cells.parameter.ctypes, cells.has.ctypes, cells.span.ctypes, cells.segment.ctypes, left.ctypes,
+                block.size, cells.segment.shape[0], number, target, free, out.ctypes,
             )  # fmt: skip
-        value[total.size if free else b] += part
 
 
 def pack(
-    has: Sequence[int], segment: NDArray[np.float64], first: NDArray[np.int64], total: NDArray[np.int64],
+    has: Sequence[int], segment: NDArray[np.float64], span: NDArray[np.int64], total: NDArray[np.int64],
     block: NDArray[np.int64], nodes: FixedNodes,
 ) -> NDArray[np.int64]:  # fmt: skip
     """Concatenate all constants of an evaluation, reals as their bits, which `ratios_through_pointers` reads."""
     sizes = np.array((block.size, total.size, *has, len(segment), len(nodes.kind), nodes.point.size, len(nodes.panel)))
     reals = (np.ascontiguousarray(x, dtype=np.float64).view(np.int64).ravel() for x in (segment, *nodes))
-    return np.concatenate([sizes, block, first, total, *reals]).astype(np.int64)
+    return np.concatenate([sizes, block, span.ravel(), total, *reals]).astype(np.int64)
 
 
 @vectorised
@@ -170,15 +201,15 @@ def ratios_through_pointers(varying, packed, d, size, value, out) -> int:  # typ
         return 0
     n, segments, kinds, points, panels = integer[TOTALS], integer[5], integer[6], integer[7], integer[8]
     has = integer[2:5]
-    block, first = integer[SIZES : SIZES + d], integer[SIZES + d : SIZES + 2 * d + 1]
-    end = SIZES + 2 * d + 1 + n
+    block, span = integer[SIZES : SIZES + d], integer[SIZES + d : SIZES + 3 * d].reshape((d, 2))
+    end = SIZES + 3 * d + n
     total, real = integer[end - n : end], integer[end:].view(np.float64)
     segment, cell, at = _rows(real, 0, segments, SEGMENT), _rows(real, segments * SEGMENT, d, 2), segments * SEGMENT
     at += cell.size
     kind, point = _rows(real, at, kinds, KIND), real[at + kinds * KIND : at + kinds * KIND + points]
     at += kind.size + points
     panel, group = _rows(real, at, panels, PANEL), _rows(real, at + panels * PANEL, n, GROUP)
-    cells = GammaRatios(numba.carray(varying, (d, PARAMETERS)), has, first, segment)
+    cells = GammaRatios(numba.carray(varying, (d, PARAMETERS)), has, span, segment)
     nodes = FixedNodes(cell, kind, point, panel, group, real[at + panel.size + group.size :])
     evaluate_ratios(cells, nodes, block, total, numba.carray(value, (n + 1,)), numba.carray(out, (d, PARAMETERS)))
     return 1

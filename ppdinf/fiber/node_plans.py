@@ -18,13 +18,14 @@ from ppdinf.fiber import fixed_nodes as at
 from ppdinf.fiber.fixed_nodes import ABSENT, FREQUENCIES, GROUP, KIND, MOST_ENDS, PANEL, POINT, SHIFT, FixedNodes
 from ppdinf.fiber.gamma_ratios import BEGIN, CONSTANT, END, LINEAR, ORIGIN, SQUARE, stirling
 from ppdinf.fiber.sums_given_totals.gauss_nodes import gauss_rule
+from ppdinf.lattice.rows import kinds
 
 _stirling: Callable[[Reals], Reals] = stirling.py_func  # type: ignore[attr-defined]  # also of arrays
 SHAPES = (0.3, 1.0, 4.0, 16.0)
 SLOPES = (0.0, -1.0, 1.0)  # of log f at the most likely count, times 1 / standard deviation of the noise
 MODES = (-3.0, 3.0)  # of f, relative to the most likely count, in standard deviations of the noise
 RADII = np.array([1.5, 2.1, 3.0, 4.5, 7.0, 12.0])  # of ellipses around a panel
-TOLERANCE = math.log(1e-14)  # wanted error of a panel, relative to the sum of a cell
+TOLERANCE, OF_GROUP = 1e-14, 5e-12  # wanted error of a panel, relative to the sum of a cell; of one panel of each cell
 MOST_NODES, SINGLES = 24, 16  # largest number of nodes of a panel, and of integers of a panel without a rule
 SAMPLE = 300  # counts of a cell at which reference weights are computed
 RATES = np.array([2.0, 3.0, 4.0, 5.5, 7.5])  # of Chernoff's inequality, times 1 / standard deviation of the sum
@@ -97,7 +98,7 @@ class _Cell:
             value, slope = value + gammaln(beta - x) - gammaln(beta), slope - digamma(beta - x)
         return value, slope
 
-    def panels(self, precision: Reals) -> tuple[list[tuple[int, int, int]], list[Reals]]:
+    def panels(self, precision: Reals, tolerance: float) -> tuple[list[tuple[int, int, int]], list[Reals]]:
         """Return panels as first position, end and number of nodes, and their ellipses (0 for single integers)."""
         x = self.counts
         near = x + self.low - 1 < SHIFT
@@ -110,25 +111,26 @@ class _Cell:
                 found[0].append((begin, end, end - begin))
                 found[1].append(np.zeros(4))
             else:
-                self._divide(begin, end, precision, *found)
+                self._divide(begin, end, precision, tolerance, *found)
         return found
 
     def _divide(
-        self, begin: int, end: int, precision: Reals, panels: list[tuple[int, int, int]], ellipses: list[Reals]
-    ) -> None:
+        self, begin: int, end: int, precision: Reals, tolerance: float, panels: list[tuple[int, int, int]],
+        ellipses: list[Reals],
+    ) -> None:  # fmt: skip
         """Add the panels of a run of counts: one, if a rule with few nodes is accurate, or those of its parts."""
         n = end - begin
-        m, ellipse = (n, np.zeros(4)) if n <= SINGLES else self._needed(begin, end, precision)
+        m, ellipse = (n, np.zeros(4)) if n <= SINGLES else self._needed(begin, end, precision, tolerance)
         if n > SINGLES and m > min(MOST_NODES, 3 * n // 4):
             middle = begin + int(math.sqrt((self.counts[begin] + 1) * (self.counts[end - 1] + 1)) - self.counts[begin])
             middle = min(max(middle, begin + n // 4), begin + n // 2)
-            self._divide(begin, middle, precision, panels, ellipses)
-            self._divide(middle, end, precision, panels, ellipses)
+            self._divide(begin, middle, precision, tolerance, panels, ellipses)
+            self._divide(middle, end, precision, tolerance, panels, ellipses)
         else:
             panels.append((begin, end, m))
             ellipses.append(ellipse)
 
-    def _needed(self, begin: int, end: int, precision: Reals) -> tuple[int, Reals]:
+    def _needed(self, begin: int, end: int, precision: Reals, tolerance: float) -> tuple[int, Reals]:
         """Return the number of nodes for a panel, and log mass, r and half axes of its ellipse."""
         half, x = 0.5 * (end - 1 - begin), 0.5 * (self.counts[begin] + self.counts[end - 1])
         mass = _log_sum(self.log_weight[begin:end])
@@ -143,7 +145,7 @@ class _Cell:
             k, c = k + more, c + curved
         size = mass + value - self.log_z + abs(slope) * across[:, None] + 0.5 * c * across[:, None] ** 2
         size = (size + 0.5 * (k + precision) * along[:, None] ** 2).max(axis=1) + math.log(4) - np.log(RADII - 1)
-        need = np.where(possible, np.maximum(0.5 * ((size - TOLERANCE) / np.log(RADII) + 1), 1), np.inf)
+        need = np.where(possible, np.maximum(0.5 * ((size - tolerance) / np.log(RADII) + 1), 1), np.inf)
         best = int(need.argmin())
         m = int(need[best]) + 1 if np.isfinite(need[best]) else 10**6
         return m, np.array([mass, RADII[best], across[best], along[best]])
@@ -166,9 +168,9 @@ def _bends(has: int, positive: Reals, negative: Reals) -> tuple[Reals, Reals]:
     return k, np.where(concave, 0, q + q * q - r - 0.5 * r * r)
 
 
-def _points(cell: _Cell, precision: Reals) -> tuple[Reals, Reals, Reals]:
+def _points(cell: _Cell, precision: Reals, tolerance: float) -> tuple[Reals, Reals, Reals]:
     """Return the kind of a cell (positions count from its first point and panel), its points and its panels."""
-    panels, ellipses = cell.panels(precision)
+    panels, ellipses = cell.panels(precision, tolerance)
     places, log_w, panel = [np.zeros(1)], [np.full(1, ABSENT)], []
     for (begin, end, m), (mass, r, across, along) in zip(panels, ellipses, strict=True):
         if r == 0:
@@ -272,41 +274,38 @@ def no_nodes(cells: int, totals: int) -> FixedNodes:
 
 
 def plan_nodes(
-    has: Sequence[int], first: Integers, segment: Reals, low: Reals, high: Reals, block: Integers,
+    has: Sequence[int], span: Integers, segment: Reals, low: Reals, high: Reals, block: Integers,
     totals: int,
 ) -> FixedNodes:  # fmt: skip
     """Return the nodes of all cells, for groups with given totals and free cells (block -1)."""
-    kinds, points, panels, waves = list[Reals](), [np.zeros(0)], [np.zeros((0, PANEL))], [np.zeros(0)]
+    of_kinds, points, panels, waves = list[Reals](), [np.zeros(0)], [np.zeros((0, PANEL))], [np.zeros(0)]
     of_cell, group, sizes = np.zeros((block.size, 2)), np.zeros((totals, GROUP)), np.zeros(3, np.int64)
-    keys = [(segment[a:b].tobytes(), *ends) for a, b, *ends in zip(first[:-1], first[1:], low, high, strict=True)]
-    if len(set(keys)) > MOST_CELLS:
+    first, of_made = kinds([span[:, 0], low, high])
+    if first.size > MOST_CELLS:
         return no_nodes(block.size, totals)
-    made = {}
-    for i, key in enumerate(keys):
-        if key not in made:
-            made[key] = _Cell(segment[first[i] : first[i + 1]], has, low[i], high[i])
-    if any(cell.counts.size == 0 or cell.counts[0] < 0 for cell in made.values()):
+    made = [_Cell(segment[slice(*span[i])], has, low[i], high[i]) for i in first]
+    if any(cell.counts.size == 0 or cell.counts[0] < 0 for cell in made):
         return no_nodes(block.size, totals)
     for b in range(-1, totals):
         members = np.flatnonzero(block == b)
-        number = {key: n for n, key in enumerate(dict.fromkeys(keys[i] for i in members))}
-        if not number:
+        if not members.size:
             continue
-        cells, of = [made[key] for key in number], np.array([number[keys[i]] for i in members])
-        times, unit, rate = np.bincount(of), 0.0, 0.0
-        precision = np.zeros(1)
+        own, of = np.unique(of_made[members], return_inverse=True)
+        cells, times, unit, rate = [made[k] for k in own], np.bincount(of), 0.0, 0.0
+        precision, tolerance = np.zeros(1), TOLERANCE
         if b >= 0:
             modulus, count, rate = _grid(cells, times)
             unit = 2 * np.pi / max(modulus, 1)
             precision = 2 / sum(n * cell.variance for n, cell in zip(times, cells, strict=True))
-        parts = [_points(cell, precision) for cell in cells]
+            tolerance = min(TOLERANCE, OF_GROUP / members.size)
+        parts = [_points(cell, precision, math.log(tolerance)) for cell in cells]
         if b >= 0:
             group[b] = modulus, count, rate
         for n, (kind, point, panel) in enumerate(parts):
-            of_cell[members[of == n]] = len(kinds), sizes[2]
+            of_cell[members[of == n]] = len(of_kinds), sizes[2]
             kind[[at.FIRST, at.LAST]] += sizes[0]
             kind[[at.PANELS, at.PANELS_END]] += sizes[1]
-            kinds.append(kind)
+            of_kinds.append(kind)
             points.append(point.ravel())
             panels.append(panel)
             if b >= 0 and group[b, FREQUENCIES]:
@@ -318,5 +317,5 @@ def plan_nodes(
                 sizes[2] += sum(map(len, waves[-10:]))
             sizes[:2] += point.shape[1], len(panel)
     return FixedNodes(
-        of_cell, np.array(kinds), np.concatenate(points), np.concatenate(panels), group, np.concatenate(waves)
+        of_cell, np.array(of_kinds), np.concatenate(points), np.concatenate(panels), group, np.concatenate(waves)
     )

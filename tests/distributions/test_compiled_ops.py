@@ -64,7 +64,8 @@ def summed_out():
 def ratios(total=30, ends=None):
     columns = [ETA - 1, 2 + pt.exp(ETA), pt.zeros(3), pt.ones(3), pt.zeros(3)]
     noise = np.tile([0.0, 200.0, 0.0, 0.0, -0.05, 0.0], (3, 1))
-    form = GammaForm(pt.stack(columns, axis=1), pt.zeros(()), (True, False, False), np.arange(4), noise, ends)
+    span, has = np.arange(3)[:, None] + [0, 1], (True, False, False)
+    form = GammaForm(pt.stack(columns, axis=1), pt.zeros(()), has, span, noise, ends)
     value = logp_gamma(form, np.array([total]), np.array([0, 0, -1]))
     return [value, pytensor.grad(value, ETA)]
 

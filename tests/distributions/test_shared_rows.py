@@ -2,14 +2,18 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions import build_fiber, confidential_rv, windows
+from ppdinf._internal.pymc_compat import ancestors
+from ppdinf.distributions import build_fiber, confidential_rv, ops, windows
+from ppdinf.distributions.ops import GammaSums
 from ppdinf.distributions.tables import tables_of
 from ppdinf.errors import ModelError
+from ppdinf.fiber.node_plans import no_nodes
 from ppdinf.invariants import Public, inequality, nonnegative, total
 from ppdinf.lattice import rows
 
@@ -57,6 +61,15 @@ CASES = {
         lambda t: pm.NegativeBinomial.dist(mu=EXPOSURE + 1, alpha=pm.math.exp(t)),
         lambda t: stats.nbinom.pmf(COUNTS, np.exp(t), np.exp(t) / (np.exp(t) + 1 + EXPOSURE[:, None])), (),
     ),
+    "a free shape and deaths": (
+        lambda t: pm.NegativeBinomial.dist(mu=EXPOSURE + 1, alpha=pm.math.exp(t)),
+        lambda t: stats.nbinom.pmf(COUNTS, np.exp(t), np.exp(t) / (np.exp(t) + 1 + EXPOSURE[:, None]))
+        * stats.binom.pmf(DEATHS[:, None], COUNTS, 0.3), (),
+    ),
+    "free shapes and numbers of trials": (
+        lambda t: pm.BetaBinomial.dist(n=N, alpha=pm.math.exp(t), beta=2.0),
+        lambda t: stats.betabinom.pmf(COUNTS, N[:, None], np.exp(t), 2.0), (),
+    ),
     "bounds of some cells": (
         lambda t: pm.Poisson.dist(pm.math.exp(t * SLOPE)), bounded,
         (inequality(-2 * UNIT[[3]], [-5]), inequality(UNIT[[5]], [4]), nonnegative()),
@@ -76,7 +89,7 @@ def model_of(name, exact=True):
     release = ppd.Release(Y, ppd.GeneralizedLaplace(public, epsilon=EPSILON))
     with pm.Model(coords=release.coords) as model:
         x = ppd.PartiallyPrivate("x", dist(pm.Normal("t", 0, 1)), release=release)
-        if name == "deaths":
+        if name.endswith("deaths"):
             pm.Binomial("deaths", n=x, p=0.3, observed=DEATHS)
     return model
 
@@ -110,6 +123,23 @@ def test_shared_rows_have_the_sums_of_all_cells(name, exact):
     model = model_of(name, exact)
     noise = tables_of(model)[0].law.fiber.noise
     assert len(noise.values) < Y.size  # some cells share a row
+    np.testing.assert_allclose(differences(model), convolved(name, exact), rtol=1e-8, atol=1e-8)
+
+
+RATIOS = "a free shape", "a free shape and deaths", "free shapes and numbers of trials"
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("name", RATIOS)
+@pytest.mark.parametrize("by_nodes", [True, False])
+def test_ratios_of_gamma_functions_share_rows(monkeypatch, by_nodes, name, exact):
+    """Though windows are so narrow that all log weights would be listed."""
+    monkeypatch.setattr(confidential_rv, "OF_NODES", 0)
+    if not by_nodes:
+        monkeypatch.setattr(ops, "plan_nodes", lambda *given: no_nodes(Y.size, given[-1]))
+    monkeypatch.setattr(ops, "shared_constants", lambda _, compute: pytensor.shared(compute()))
+    model = model_of(name, exact)
+    assert any(isinstance(x.owner and x.owner.op, GammaSums) for x in ancestors([model.logp()]))
     np.testing.assert_allclose(differences(model), convolved(name, exact), rtol=1e-8, atol=1e-8)
 
 
@@ -149,22 +179,40 @@ def test_exposures_that_become_0_after_the_model_is_built():
     np.testing.assert_allclose(differences(model), convolved("rates of 0", True), rtol=1e-8)
 
 
-def test_a_large_skewed_table_has_few_rows(monkeypatch):
-    """Cells with the same released count share a row; one count of a million widens no other cell's list of weights."""
-    d, rng = 20_000, np.random.default_rng(1)
-    mean = np.exp(rng.normal(2.5, 0.8, d))
-    mean[7] = 1e6
-    y = rng.poisson(mean) + rng.laplace(0, 1, d).round().astype(int)
-    release = ppd.Release(y, ppd.GeneralizedLaplace(Public(()), epsilon=1))
+D = 20_000
+RNG = np.random.default_rng(1)
+MEAN = np.exp(RNG.normal(2.5, 0.8, D))
+MEAN[7] = 1e6
+NOISY = RNG.poisson(MEAN) + RNG.laplace(0, 1, D).round().astype(int)
+LARGE = {
+    "Poisson": (lambda t: pm.Poisson.dist(MEAN * pm.math.exp(t)), lambda t: stats.poisson(np.exp(t) * MEAN[:, None])),
+    "a free shape": (
+        lambda t: pm.NegativeBinomial.dist(mu=MEAN, alpha=9 + t),
+        lambda t: stats.nbinom(9 + t, (9 + t) / (9 + t + MEAN[:, None])),
+    ),
+}
+
+
+def large(dist):
+    release = ppd.Release(NOISY, ppd.GeneralizedLaplace(Public(()), epsilon=1))
     with pm.Model(coords=release.coords) as model:
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(mean * pm.math.exp(pm.Normal("t", 0, 0.1))), release=release)
+        ppd.PartiallyPrivate("x", dist(pm.Normal("t", 0, 0.1)), release=release)
+    return model
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_skewed_table_has_few_rows(monkeypatch, name):
+    """Cells with the same released count share a row; one count of a million widens no other cell's list of weights."""
+    dist, law = LARGE[name]
+    monkeypatch.setattr(confidential_rv, "LISTED", 10**6)
+    model = large(dist)
     fiber = tables_of(model)[0].law.fiber
-    assert fiber.noise.values.size < d * fiber.width / 50
+    assert fiber.noise.values.size < D * fiber.width / 50
     logp = model.compile_logp()
-    counts = np.maximum(y, 0)[:, None] + np.arange(-60, 61)
+    counts = np.maximum(NOISY, 0)[:, None] + np.arange(-60, 61)
 
     def by_cell(t):
-        log = stats.poisson.logpmf(counts, np.exp(t) * mean[:, None]) - abs(y[:, None] - counts)
+        log = law(t).logpmf(counts) - abs(NOISY[:, None] - counts)
         return logsumexp(log, axis=1).sum() + stats.norm.logpdf(t, 0, 0.1)
 
     found = float(logp({"t": np.array(0.001)})) - float(logp({"t": np.array(-0.001)}))
@@ -172,7 +220,11 @@ def test_a_large_skewed_table_has_few_rows(monkeypatch):
     monkeypatch.setattr(rows, "LISTED", 10**6)
     with pytest.raises(ModelError, match=r"20,000 cells with windows of \d+ counts have more than 1,000,000 weights"):
         _ = fiber.log_noise
-    with pm.Model(coords=release.coords) as model:
-        ppd.PartiallyPrivate("x", pm.NegativeBinomial.dist(mu=mean, alpha=pm.Gamma("t", 9, 1)), release=release)
-        with pytest.raises(ModelError, match="can be listed by cell"):
-            model.logp()
+
+
+def test_a_large_table_is_refused_if_weights_must_be_listed_by_cell(monkeypatch):
+    model = large(lambda t: pm.NegativeBinomial.dist(mu=MEAN, alpha=MEAN * pm.math.exp(t)))
+    monkeypatch.setattr(confidential_rv, "LISTED", 10**6)
+    monkeypatch.setattr(rows, "LISTED", 10**6)
+    with pytest.raises(ModelError, match="can be listed by cell"):
+        model.logp()

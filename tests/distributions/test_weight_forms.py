@@ -119,10 +119,10 @@ def noise_of(log_noise):
 
 def test_noise_is_split_at_its_kink():
     k = np.arange(40.0)
-    first, segment = noise_of(np.where(k < 3, -np.inf, 1 - 0.25 * abs(k - 11)))
-    assert first.tolist() == [0, 2]
+    span, segment = noise_of(np.where(k < 3, -np.inf, 1 - 0.25 * abs(k - 11)))
+    assert span.tolist() == [[0, 2]]
     np.testing.assert_allclose(segment, [[8, 16, 8, -1, 0.25, 0], [17, 44, 17, 0.75, -0.25, 0]], atol=1e-14)
-    first, segment = noise_of(-0.5 * (k - 11) ** 2 / 9)
+    _, segment = noise_of(-0.5 * (k - 11) ** 2 / 9)
     np.testing.assert_allclose(segment, [[5, 44, 5, -121 / 18, 11 / 9, -1 / 18]], atol=1e-13)
 
 

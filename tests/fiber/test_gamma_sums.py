@@ -26,7 +26,7 @@ SIZES, LEVELS = np.linspace(0.3, 2.0, D), np.log(np.linspace(100, 300, 7))
 
 
 def segments_of(released, epsilon, gaussian=False):
-    """Return the first segment of each cell, and the log noise of all cells as segments."""
+    """Return the first and end segment of each cell, and the log noise of all cells as segments."""
     reach, first, segment = int((9 if gaussian else 30) / epsilon) + 1, [0], []
     for y in released:
         low, high = max(y - reach, 0), max(y + reach, 5)
@@ -36,7 +36,7 @@ def segments_of(released, epsilon, gaussian=False):
             segment += [[low, y, y, 0, epsilon, 0]] if low <= y else []
             segment.append([max(y + 1, low), high, y, 0, -epsilon, 0])
         first.append(len(segment))
-    return np.array(first), np.array(segment, float)
+    return np.column_stack([first[:-1], first[1:]]), np.array(segment, float)
 
 
 def problem(seed, family=None, epsilon=None, d=None, gaussian=None, level=None, dependent=None, groups=1, off=None):
@@ -76,7 +76,7 @@ def problem(seed, family=None, epsilon=None, d=None, gaussian=None, level=None, 
 
 def planned(cells, block, totals):
     low, high = cells.parameter[:, LOW], cells.parameter[:, HIGH]
-    return plan_nodes(cells.has, cells.first, cells.segment, low, high, block, totals.size)
+    return plan_nodes(cells.has, cells.span, cells.segment, low, high, block, totals.size)
 
 
 def evaluated(cells, block, totals, nodes=None):
@@ -106,7 +106,7 @@ def errors(one, other):
 def test_log_weights_and_derivatives_are_those_of_gamma_functions():
     x = np.concatenate([np.linspace(0, 30, 40), [500.5, 1e4]])
     p = np.array([[0.3, 2.5, 2e4 + 3.5, 1.0, 2e4 + 1.0]])
-    cells = GammaRatios(p, np.ones(3, np.int64), np.array([0, 1]), np.array([[0.0, 2e4, 100, 0.5, 0.1, -1e-4]]))
+    cells = GammaRatios(p, np.ones(3, np.int64), np.array([[0, 1]]), np.array([[0.0, 2e4, 100, 0.5, 0.1, -1e-4]]))
     eta, alpha, beta, low, high = p[0]
     expected = eta * x + gammaln(x + alpha) - gammaln(x + low) + gammaln(beta - x) - gammaln(high - x)
     expected -= gammaln(alpha) + gammaln(beta)
@@ -128,7 +128,7 @@ def test_bounds_off_the_real_line_hold(seed):
     for i in range(3):
         low, high = domain(cells, i)
         eta, alpha, beta, a, c = cells.parameter[i]
-        segment = cells.segment[cells.first[i]]
+        segment = cells.segment[cells.span[i, 0]]
 
         def log_weight(z, eta=eta, alpha=alpha, beta=beta, a=a, c=c, segment=segment):
             value = eta * z - loggamma(z + a) + segment[5] * (z - segment[2]) ** 2
@@ -151,10 +151,28 @@ def test_bounds_off_the_real_line_hold(seed):
         assert (second[inside] <= curved + 1e-6).all()
 
 
+@pytest.mark.parametrize("column", [ETA, ALPHA, BETA, LOW, HIGH])
+def test_cells_with_the_same_segments_share_weights_only_if_all_but_the_rate_agree(column):
+    """Against cells that each have their own copy of the segments; one parameter differs between half of the cells."""
+    few, _, totals = problem(3, "beta-binomial", 0.2, 3, False, 3, False)
+    which = np.arange(24) % 3
+    p, block = few.parameter[which], np.where(np.arange(24) < 18, 0, -1)
+    p[::2, column] += -1 if column == LOW else 1
+    own = [few.segment[slice(*few.span[i])] for i in which]
+    ends = np.cumsum([0, *map(len, own)])
+    copies = GammaRatios(p, few.has, np.column_stack([ends[:-1], ends[1:]]), np.concatenate(own))
+    shared = GammaRatios(p, few.has, few.span[which], few.segment)
+    total = 6 * totals
+    assert np.unique(shared.span, axis=0).shape == (3, 2)
+    assert max(errors(evaluated(shared, block, total), evaluated(copies, block, total))) < 1e-12
+    nodes = planned(shared, block, total)
+    assert max(errors(evaluated(shared, block, total, nodes), evaluated(copies, block, total))) < 1e-9
+
+
 def log_weights_of(cells, i, tilt=0.0):
     """Return all counts of a cell, and their log weights."""
     x = np.arange(*(end + extra for end, extra in zip(domain(cells, i), (0.0, 1.0), strict=True)))
-    own, out, none = cells.segment[cells.first[i] : cells.first[i + 1]], np.zeros(x.size), np.empty(x.size)
+    own, out, none = cells.segment[slice(*cells.span[i])], np.zeros(x.size), np.empty(x.size)
     for k in range(x.size):
         at = slice(k, k + 1)
         log_weights(cells, i, own[np.searchsorted(own[:, 1], x[k])], tilt, x[at], out[at], none[at], none[at])
