@@ -13,6 +13,8 @@ draws do not use the rewrite: they draw the table and then its dependents.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -197,10 +199,25 @@ def _of_natural(law: ConfidentialRV, eta: TensorVariable, log_h: Rows[np.float64
     return logp_natural(eta, log_h, lo=law.lower, total=total, block=block, near=near).sum()
 
 
+_OMITTED = ContextVar("omitted", default=False)
+
+
+@contextmanager
+def without_marginalized_tables() -> Iterator[None]:
+    """Give marginalized tables the log density 0 in graphs from which their terms are not used: they take seconds."""
+    before = _OMITTED.set(True)
+    try:
+        yield
+    finally:
+        _OMITTED.reset(before)
+
+
 @_logprob.register(Marginalized)
 def _marginal_logp(
     op: Marginalized, values: Sequence[TensorVariable], *inputs: Variable, **kwargs: object
 ) -> list[TensorVariable]:
+    if _OMITTED.get():
+        return [pt.zeros(()) for _ in values]
     valued = [x for x in ancestors(inputs) if x.owner and isinstance(x.owner.op, ValuedRV)]
     inputs = graph_replace(list(inputs), {x: x.owner.inputs[0] for x in valued}, strict=False)
     release, *drawn = graph_replace(op.drawn, dict(zip(op.given, inputs, strict=True)), strict=False)

@@ -19,6 +19,7 @@ from ppdinf.distributions.build_fiber import data_model_of, renew_windows, set_w
 from ppdinf.distributions.data_model_checks import refuse_counted_twice
 from ppdinf.distributions.data_models import drawn_from_prior, known, log_density
 from ppdinf.distributions.factors import CellFactor
+from ppdinf.distributions.marginal_rewrite import without_marginalized_tables
 from ppdinf.distributions.marginalization import restart_among
 from ppdinf.distributions.observed import Reals, sums_of_cells
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
@@ -47,7 +48,7 @@ STEPS = 60  # of the optimizer
 FITS = 4  # each with the windows of the one before
 LONG = 2**24  # number of cells, times evaluations, after which no fit begins: a minute
 FEWEST = 20  # evaluations of a fit
-DRAWS = 12  # of the normal approximation, and of the prior
+DRAWS, FEW = 12, 3  # of the normal approximation, and of the prior; of tables of more than 3 x 10^5 cells
 LARGE = 4  # standard deviations of the log density of draws of a normal distribution
 HALVINGS = 5
 DENSE = 400  # maximum number of parameters of a normal approximation
@@ -122,6 +123,7 @@ class ApproximatePosterior:
     def __init__(self, model: pm.Model, tables: Sequence[CellWeights]) -> None:
         self.tables, self.evaluations, self.size = tables, 0, sum(part.lower.size for part in tables)
         self._points = int(np.clip(EVALUATIONS // self.size, 16, POINTS))
+        self._draws = int(np.clip(4 * EVALUATIONS // self.size, FEW, DRAWS))
         all_tables = tables_of(model)
         left = dict.fromkeys((*model.basic_RVs, *model.potentials))
         for table in all_tables:
@@ -141,7 +143,8 @@ class ApproximatePosterior:
         terms = [
             _of_table(part.table, smooth, at) for part, (smooth, _), at in zip(tables, weights, counts, strict=True)
         ]
-        log_p = log_p_of(model, vars=list(left)) if left else pt.zeros(())
+        with without_marginalized_tables():
+            log_p = log_p_of(model, vars=list(left)) if left else pt.zeros(())
         outputs = model.replace_rvs_by_values([sum(terms, start=log_p), *(weight for _, weight in weights)])
         # only real variables are fitted; tables and other integers keep their initial values
         initial, free = model.initial_point(), [model.rvs_to_values[rv] for rv in model.free_RVs]
@@ -159,7 +162,7 @@ class ApproximatePosterior:
         self._on_grids = self._grids()
         candidates = [
             np.concatenate([np.ravel(initial[value.name]) for value in self._real]),
-            *_prior(model, self._real),
+            *_prior(model, self._real, self._draws),
         ]
         scale = np.std(candidates[1:], axis=0) if len(candidates) > 1 else np.ones(candidates[0].size)
         self._scale = np.where((scale > 0) & np.isfinite(scale), scale, 1.0)
@@ -209,7 +212,7 @@ class ApproximatePosterior:
             variances, axes = np.linalg.eigh(optimum.hess_inv.todense())
             spread = axes * np.sqrt(np.maximum(variances, 0.0))
             lowest = self(mode)[0] - k / 2 - LARGE * math.sqrt(k / 2 + 1)
-            for _ in range(DRAWS):  # a draw that the joint density excludes is moved towards the maximum
+            for _ in range(self._draws):  # a draw that the joint density excludes is moved towards the maximum
                 step = self._scale * (spread @ rng.standard_normal(k))
                 near = (mode + step / 2**halved for halved in range(HALVINGS))
                 draws.extend([next((draw for draw in near if self(draw)[0] > lowest), mode)])
@@ -315,12 +318,12 @@ def _of_table(table: ConfidentialTable, weights: TensorVariable, counts: TensorV
     return pt.logsumexp(weights, axis=1).sum() + log_sums.sum()
 
 
-def _prior(model: pm.Model, values: Sequence[TensorVariable]) -> list[Reals]:
+def _prior(model: pm.Model, values: Sequence[TensorVariable], number: int) -> list[Reals]:
     """Return draws of the prior of unconstrained variables, unless they fail or are not finite."""
     rvs = [model.values_to_rvs[value] for value in values]
     observed = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs}
     drawn = [value.ravel() for value in graph_replace(list(drawn_for(model, rvs).values()), observed, strict=False)]
-    draws = [np.concatenate(draw) for draw in drawn_from_prior(drawn, DRAWS, {})]
+    draws = [np.concatenate(draw) for draw in drawn_from_prior(drawn, number, {})]
     return [draw for draw in draws if np.isfinite(draw).all()]
 
 

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import ppdinf as ppd
-from ppdinf.distributions import renewed_windows
+from ppdinf.distributions import marginal_rewrite, renewed_windows
 from ppdinf.distributions.tables import tables_of
 from ppdinf.models.log_likelihood import leave_one_out
 
@@ -194,3 +194,11 @@ def test_leave_one_out_of_a_count_far_from_the_others():
         right = logsumexp(rest + log_z[:, k]) - logsumexp(rest) + constant
         row = table.iloc[k]
         assert row["elpd"] == pytest.approx(right, abs=6 * row["monte_carlo_error"] + 0.02)
+
+
+def test_the_density_of_the_table_is_built_once(monkeypatch):
+    """Its constants can take seconds: the fit of windows does without them."""
+    built, density = [], marginal_rewrite.marginal_log_density
+    monkeypatch.setattr(marginal_rewrite, "marginal_log_density", lambda *given: built.append(1) or density(*given))
+    pooled()[0].compile_logp()
+    assert built == [1]
