@@ -16,7 +16,6 @@ from ppdinf._internal.pymc_compat import (
     Apply,
     RandomVariable,
     TensorVariable,
-    Variable,
     _logprob,
     numba_core_rv_funcify,
     numba_njit,
@@ -60,6 +59,10 @@ def _drawn_numba(op: DrawnRV, node: Apply) -> tuple[Callable[..., Array], None]:
     return draw if len(op.ndims_params) == 1 else draw_given, None
 
 
+def _drawn(op: RandomVariable, *parameters: TensorVariable) -> TensorVariable:
+    return op(*parameters, rng=pt.random.shared_rng(seed=None), return_next_rng=True)[1]
+
+
 class ReleasedRV(DrawnRV):
     """The noisy table given the confidential table; forward draws use the mechanism's sampler."""
 
@@ -92,10 +95,7 @@ class ReleasedRV(DrawnRV):
 
 def released(x: TensorVariable, observed: Observed, auxiliary: TensorVariable | None = None) -> TensorVariable:
     """Return the noisy table as a random variable."""
-    inputs = [x] if auxiliary is None else [x, auxiliary]
-    op = ReleasedRV(observed, ndim=x.ndim)
-    _, table = op(*inputs, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
-    return table
+    return _drawn(ReleasedRV(observed, ndim=x.ndim), *([x] if auxiliary is None else [x, auxiliary]))
 
 
 def table_of(release: TensorVariable) -> TensorVariable:
@@ -105,15 +105,9 @@ def table_of(release: TensorVariable) -> TensorVariable:
 
 @_logprob.register(ReleasedRV)
 def _released_logp(
-    op: ReleasedRV,
-    values: Sequence[TensorVariable],
-    rng: Variable,
-    size: Variable,
-    x: TensorVariable,
-    *auxiliary: TensorVariable,
-    **kwargs: object,
+    op: ReleasedRV, values: Sequence[TensorVariable], *inputs: TensorVariable, **kwargs: object
 ) -> TensorVariable:
-    (y,) = values
+    (y,), (_, _, x, *auxiliary) = values, inputs
     log_density, system = op.observed.log_density(y.ravel(), x.ravel(), *auxiliary), op.observed.system
     log_density -= op.observed.log_constant or 0.0
     if not system.limits.size:
@@ -214,9 +208,7 @@ def mechanism_dist(mechanism: TableMechanism, table: TensorVariable, labels: Lab
         raise ModelError("the table must have an integer type, but its variable is real")
     frame = frame_of(table, labels)
     refuse_totals(frame, not_totals=exempt_labels(labels))
-    op = MechanismRV(ReleaseLaw(mechanism, frame))
-    _, released = op(table, rng=pt.random.shared_rng(seed=None), return_next_rng=True)
-    return released
+    return _drawn(MechanismRV(ReleaseLaw(mechanism, frame)), table)
 
 
 def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
@@ -249,14 +241,9 @@ def frame_of(table: TensorVariable, labels: Labels | None = None) -> Frame:
 
 @_logprob.register(MechanismRV)
 def _mechanism_logp(
-    op: MechanismRV,
-    values: Sequence[TensorVariable],
-    rng: Variable,
-    size: Variable,
-    x: TensorVariable,
-    **kwargs: object,
+    op: MechanismRV, values: Sequence[TensorVariable], *inputs: TensorVariable, **kwargs: object
 ) -> TensorVariable:
-    (y,) = values
+    (y,), (_, _, x) = values, inputs
     d, integer = op.law.frame.size, np.int64 if op.law.mechanism.is_integer else np.float64
 
     def log_density(both: Reals) -> float:
@@ -281,22 +268,14 @@ class ObservedPotentialRV(RandomVariable):
 
 def observed_potential(density: TensorVariable) -> TensorVariable:
     """Return a random variable with the given elementwise log densities."""
-    _, variable = ObservedPotentialRV()(
-        density.astype("float64"), rng=pt.random.shared_rng(seed=None), return_next_rng=True
-    )
-    return variable
+    return _drawn(ObservedPotentialRV(), density.astype("float64"))
 
 
 @_logprob.register(ObservedPotentialRV)
 def _observed_potential_logp(
-    op: ObservedPotentialRV,
-    values: Sequence[TensorVariable],
-    rng: Variable,
-    size: Variable,
-    density: TensorVariable,
-    **kwargs: object,
+    op: ObservedPotentialRV, values: Sequence[TensorVariable], *inputs: TensorVariable, **kwargs: object
 ) -> TensorVariable:
-    return density
+    return inputs[-1]
 
 
 @numba_core_rv_funcify.register(ObservedPotentialRV)
