@@ -73,12 +73,8 @@ class PlainTable:
         table = confidential(base, observed, fiber, start)
         table.name = var.name
         note_data(table, model)
-        others = [
-            v
-            for v in (*model.observed_RVs, *model.potentials)
-            if v not in self.observed_variables and depends_on(v, var, model)
-        ]
-        if others:
+        further = [x for x in (*model.observed_RVs, *model.potentials) if x not in self.observed_variables]
+        if others := [x for x in further if depends_on(x, var, model)]:
             restart(table, others, model, var)
         return table
 
@@ -87,13 +83,10 @@ class PlainTable:
         return dependent_factors(self.variable, model, self.variable.shape.eval(), known=self.observed_variables)
 
     def _observed(self, model: pm.Model) -> Observed:
-        shape = tuple(int(n) for n in self.variable.shape.eval())
         if self.releases:
             frame = self.releases[0][0].owner.op.law.frame
         else:
-            frame = Frame.of(
-                xr.DataArray(np.broadcast_to(np.int64(0), shape), dims=[f"dim_{k}" for k in range(len(shape))])
-            )
+            frame = Frame.of(xr.DataArray(np.zeros(self.variable.shape.eval(), dtype=np.int64)))
         # exact sums as public statements
         statements, values = Public(), list[int]()
         for matrix, totals, name in self.sums:
@@ -104,9 +97,8 @@ class PlainTable:
         if not self.releases:
             blank = np.zeros(frame.size, dtype=np.int64)
             system = bind(statements, frame, blank, values)
-            return ObservedMeasurements(
-                Measurements(frame.table(blank), public=system, not_totals=list(all_labels(frame)))
-            )
+            seen = Measurements(frame.table(blank), public=system, not_totals=list(all_labels(frame)))
+            return ObservedMeasurements(seen)
         # releases with their own sums and the exact sums
         releases = []
         for rv, y in self.releases:
@@ -129,11 +121,7 @@ class PlainTable:
 def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
     """Return the plain table of a variable of integers with given sums, or None."""
     op = var.owner.op
-    if (
-        var not in model.free_RVs
-        or var.dtype not in ("int64", "int32", "int16", "int8")
-        or not hasattr(op, "ndim_supp")
-    ):
+    if var not in model.free_RVs or not var.dtype.startswith("int") or not hasattr(op, "ndim_supp"):
         return None
     sums, releases, observed_variables = [], [], []
     # rows of a multinomial have the sum n
@@ -151,25 +139,16 @@ def plain_table(var: TensorVariable, model: pm.Model) -> PlainTable | None:
     for observation in model.observed_RVs:
         if not depends_on(observation, var, model):
             continue
-        value = known(model.rvs_to_values[observation])
-        if (
-            isinstance(observation.owner.op, MechanismRV)
-            and _is(observation.owner.inputs[-1], var)
-            and value is not None
-        ):
+        value, given = known(model.rvs_to_values[observation]), observation.owner.inputs[-1]
+        if value is None:
+            continue
+        if isinstance(observation.owner.op, MechanismRV) and _is(given, var):
             releases.append((observation, value.astype(observation.dtype)))
             observed_variables.append(observation)
-        elif isinstance(observation.owner.op, DiracDeltaRV) and value is not None:
-            matrix = _linear(observation.owner.inputs[-1], var)
-            if matrix is not None:
-                sums.append(
-                    (
-                        matrix,
-                        np.broadcast_to(value, observation.type.shape).ravel().astype(np.int64),
-                        str(observation.name),
-                    )
-                )
-                observed_variables.append(observation)
+        elif isinstance(observation.owner.op, DiracDeltaRV) and (matrix := _linear(given, var)) is not None:
+            totals = np.broadcast_to(value, observation.type.shape).ravel().astype(np.int64)
+            sums.append((matrix, totals, str(observation.name)))
+            observed_variables.append(observation)
     return PlainTable(var, sums, releases, observed_variables) if sums or releases else None
 
 
