@@ -160,8 +160,6 @@ def factors_given(
     table: TensorVariable, drawn: Sequence[TensorVariable], values: Sequence[TensorVariable]
 ) -> list[CellFactor]:
     """Return densities of a table's dependents, as functions of the counts."""
-    if not drawn:
-        return []
     found: dict[TensorVariable, Any] = {rv: factor_of_table(rv, table) for rv in drawn}
     of_tables = {rv: factor for rv, factor in found.items() if factor is not None}
     values = [value for rv, value in zip(drawn, values, strict=True) if rv not in of_tables]

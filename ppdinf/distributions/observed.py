@@ -226,16 +226,12 @@ class ObservedRelease(Observed):
 
     def truncation(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         """Return the range of counts within the noise radius of the released counts, or of the nearest allowed ones."""
-        likelihood = self.likelihood
-        if likelihood.normaliser is not None and likelihood.follows_bounds:
-            # the noise moves releases far, but within the public statements
-            ends = self._reached(low, high)
-            return np.where(np.isfinite(low), low - 1, ends[0]), np.where(np.isfinite(high), high + 1, ends[1])
-        return self._reached(low, high)
-
-    def _reached(self, low: Reals, high: Reals) -> tuple[Reals, Reals]:
         radius, center = self.likelihood.support_radius, np.clip(self.y, low, high)  # the noise is most probable there
-        return np.maximum(np.floor(center) - radius, low - 1), np.minimum(np.ceil(center) + radius, high + 1)
+        lower, upper = np.maximum(np.floor(center) - radius, low - 1), np.minimum(np.ceil(center) + radius, high + 1)
+        if self.likelihood.normaliser is not None and self.likelihood.follows_bounds:
+            # the noise moves releases far, but within the public statements
+            return np.where(np.isfinite(low), low - 1, lower), np.where(np.isfinite(high), high + 1, upper)
+        return lower, upper
 
     def coupling(self, lower: Integers, width: int) -> NoiseNorm | MeasuredSums | None:
         """Return the norm of the noise as a norm of the cells, if cells are not independent."""

@@ -306,8 +306,8 @@ class ObservedMeasurements(Observed):
 
     def coupling(self, lower: Integers, width: int) -> NoiseNorm | MeasuredSums | None:
         """Return the measurements of several cells."""
-        entries = self.of_sums
-        k = entries.y.size
+        entries, y = self.of_sums, self.of_sums.y.astype(np.float64)
+        k = y.size
         if not k:
             return None
         precision, rate = np.zeros(k), np.zeros(k)
@@ -335,16 +335,7 @@ class ObservedMeasurements(Observed):
         for row in np.flatnonzero(size):
             values = first[row] + np.arange(size[row])
             log_weights[ends[row] : ends[row + 1]] = entries.only(np.array([row])).log_weights(values[None])[0]
-        return MeasuredSums(
-            sp.csc_array(entries.matrix),
-            entries.y.astype(np.float64),
-            precision,
-            rate,
-            ends,
-            first,
-            log_weights,
-            tuple(mixtures),
-        )
+        return MeasuredSums(sp.csc_array(entries.matrix), y, precision, rate, ends, first, log_weights, tuple(mixtures))
 
     def _values(self, rows: Integers, lower: Integers, width: int) -> tuple[Integers, Integers]:
         """Return first value and number of values of sums, within the noise radius and the windows of cells."""
