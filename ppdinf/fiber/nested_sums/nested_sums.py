@@ -76,21 +76,9 @@ class Evaluated:
 
     def _fill(self, at: int, stop: int, share: float, logs: bool = False, largest: float = 1.0) -> bool:
         """Fill the rows of joins; return False if this requires too many products."""
-        products = 0.0
+        products, given = 0.0, (self._tree, self._weights, self._factors, share, logs, largest)
         while at < stop:
-            at, self._used, products = upward(
-                self._tree,
-                self._weights,
-                self._factors,
-                share,
-                logs,
-                largest,
-                at,
-                stop,
-                self._rows,
-                self._used,
-                products,
-            )
+            at, self._used, products = upward(*given, at, stop, self._rows, self._used, products)
             if products > DEAREST:
                 return False
             if at < stop:

@@ -149,15 +149,8 @@ def parts_of(tree: Tree, share: float, logs: bool, widest: int) -> Parts:
     """Return buffers for the rows of both parts of a join; each cell loses at most ``share`` of its mass."""
     tail_probability = 0.0 if logs else share / tree.widest
     cut = np.inf if logs else np.log(tree.widest / share)
-    return Parts(
-        np.empty((2, widest)),
-        np.empty(2, np.int64),
-        np.empty(2, np.int64),
-        np.empty((2, 3)),
-        tail_probability,
-        cut,
-        logs,
-    )
+    size, first = np.empty(2, np.int64), np.empty(2, np.int64)
+    return Parts(np.empty((2, widest)), size, first, np.empty((2, 3)), tail_probability, cut, logs)
 
 
 @inlined
@@ -179,16 +172,9 @@ def load_parts(join: int, tree: Tree, w: CellWeights, rows: Rows, parts: Parts) 
         else:
             i = ~part
             above, start, width = cells[i, ABOVE], cells[i, START], cells[i, WIDTH]
+            own, t = log_weight[start : start + width], tilt[above] if above >= 0 else 0.0
             size[side], first[side], known[side, SCALE], known[side, MASS], known[side, LOST] = cell_row(
-                log_weight[start : start + width],
-                cells[i, LOW],
-                slope[i],
-                tilt[above] if above >= 0 else 0.0,
-                cell_center[i],
-                tail_probability,
-                cut,
-                logs,
-                pair[side],
+                own, cells[i, LOW], slope[i], t, cell_center[i], tail_probability, cut, logs, pair[side]
             )
             if w.log_missing.size > 0:
                 known[side, LOST] += np.exp(w.log_missing[i] - known[side, SCALE])
