@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
-from numba import types
+from numba import carray, types
 from numpy.typing import NDArray
 
 from ppdinf._internal.numba_jit import Deferred
@@ -195,23 +194,11 @@ def rest_through_pointers(  # type: ignore[no-untyped-def]
     value, out,
 ) -> float:  # fmt: skip
     """Call `add_rest` with arrays behind pointers."""
-    w = Weights(
-        numba.carray(logw, (rows, width)),
-        numba.carray(lid, (rows, chunks)),
-        numba.carray(row, (d,)),
-        numba.carray(eta, (d,)),
-    )
-    add_rest(
-        w,
-        numba.carray(lo, (d,)),
-        numba.carray(order, (ordered,)),
-        numba.carray(bounds, (n + 3,)),
-        numba.carray(total, (n,)),
-        numba.carray(left, (many,)),
-        as_means,
-        numba.carray(value, (n + 1,)),
-        numba.carray(out, (d, columns)),
-    )
+    w = Weights(carray(logw, (rows, width)), carray(lid, (rows, chunks)), carray(row, (d,)), carray(eta, (d,)))
+    members, start = carray(order, (ordered,)), carray(bounds, (n + 3,))
+    goal, blocks = carray(total, (n,)), carray(left, (many,))
+    values, posteriors = carray(value, (n + 1,)), carray(out, (d, columns))
+    add_rest(w, carray(lo, (d,)), members, start, goal, blocks, as_means, values, posteriors)
     return 0.0
 
 
@@ -336,7 +323,7 @@ def through_pointers(  # type: ignore[no-untyped-def]
     varying, packed, totals, d, width, size, as_means, value, out
 ) -> int:
     """Evaluate sums given their totals, for callers in C; see `value_and_gradient.evaluate`."""
-    integer = numba.carray(packed, (size,))
+    integer = carray(packed, (size,))
     real = integer[integer[SIZES - 1] :].view(np.float64)
     n, rows, columns, chunks = integer[1], integer[2], integer[3], integer[4]
     in_pieces, units, number, grids, on_grids = integer[5], integer[6], integer[7], integer[8], integer[9]
@@ -345,7 +332,7 @@ def through_pointers(  # type: ignore[no-untyped-def]
         return 0
     at = SIZES
     block, row, lo = integer[at : at + d], integer[at + d : at + 2 * d], integer[at + 2 * d : at + 3 * d]
-    total = numba.carray(totals, (n,))
+    total = carray(totals, (n,))
     for i in range(d):
         if not (0 <= row[i] < (rows if as_means else d) and -1 <= block[i] < n):
             return 0
@@ -362,20 +349,10 @@ def through_pointers(  # type: ignore[no-untyped-def]
     left = logw.size + lid.size + table.size + on_grids
     start, node = real[left : left + nodes], _cut(real, left + nodes, nodes, NODE_WIDTH)
     if not as_means:
-        logw, lid = numba.carray(varying, (d, width)), np.empty((0, 0))
-    evaluate(
-        logw,
-        numba.carray(varying, (d,)) if as_means else np.zeros(d),
-        lid,
-        row,
-        lo,
-        block,
-        total,
-        Pieces(first, unit, table),
-        Grids(group, place, waves),
-        NodePieces(by_row, start, node),
-        as_means,
-        numba.carray(value, (n + 1,)),
-        numba.carray(out, (d, width)),
-    )
+        logw, lid = carray(varying, (d, width)), np.empty((0, 0))
+    eta = carray(varying, (d,)) if as_means else np.zeros(d)
+    pieces, on_grid = Pieces(first, unit, table), Grids(group, place, waves)
+    with_nodes = NodePieces(by_row, start, node)
+    values, posteriors = carray(value, (n + 1,)), carray(out, (d, width))
+    evaluate(logw, eta, lid, row, lo, block, total, pieces, on_grid, with_nodes, as_means, values, posteriors)
     return 1
