@@ -106,37 +106,23 @@ Y, MANY = np.array([3, 5]), np.arange(4000)
 OFFSETS = np.array([1.0, 1.3])
 
 
-def poisson(data, theta):
-    return pm.Poisson.dist(data * pm.math.exp(theta))
-
-
-def binomial(data, theta):
-    return pm.Binomial.dist(n=data.astype("int64"), logit_p=theta)
-
-
-def negative_binomial(data, theta):
-    return pm.NegativeBinomial.dist(mu=data * pm.math.exp(theta), alpha=2000)
-
-
-def covariate(data, theta):
-    return pm.Poisson.dist(pm.math.exp(theta + data.dot([1.0, -0.5])))
-
-
-def beta_binomial(data, theta):
-    return pm.BetaBinomial.dist(n=data.astype("int64"), alpha=200 * pm.math.exp(theta), beta=200)
-
-
+BINOMIAL = (
+    lambda d, t: pm.Binomial.dist(n=d.astype("int64"), logit_p=t),
+    lambda d, t: stats.binom.logpmf(MANY, d[:, None], 1 / (1 + np.exp(-t))),
+)
 CASES = {  # data model, its log probabilities, and data before and after the change; parameters are near 0
-    "exposure": (poisson, lambda d, t: stats.poisson.logpmf(MANY, d[:, None] * np.exp(t)), OFFSETS, 300 * OFFSETS),
-    "more trials": (binomial, lambda d, t: stats.binom.logpmf(MANY, d[:, None], 1 / (1 + np.exp(-t))),
-                    np.array([4, 7]), np.array([400, 700])),
-    "fewer trials": (binomial, lambda d, t: stats.binom.logpmf(MANY, d[:, None], 1 / (1 + np.exp(-t))),
-                     np.array([400, 700]), np.array([4, 7])),
-    "beta-binomial": (beta_binomial, lambda d, t: stats.betabinom.logpmf(MANY, d[:, None], 200 * np.exp(t), 200),
+    "exposure": (lambda d, t: pm.Poisson.dist(d * pm.math.exp(t)),
+                 lambda d, t: stats.poisson.logpmf(MANY, d[:, None] * np.exp(t)), OFFSETS, 300 * OFFSETS),
+    "more trials": (*BINOMIAL, np.array([4, 7]), np.array([400, 700])),
+    "fewer trials": (*BINOMIAL, np.array([400, 700]), np.array([4, 7])),
+    "beta-binomial": (lambda d, t: pm.BetaBinomial.dist(n=d.astype("int64"), alpha=200 * pm.math.exp(t), beta=200),
+                      lambda d, t: stats.betabinom.logpmf(MANY, d[:, None], 200 * np.exp(t), 200),
                       np.array([4, 7]), np.array([400, 700])),
-    "negative binomial": (negative_binomial, lambda d, t: stats.nbinom.logpmf(
-        MANY, 2000, 2000 / (2000 + d[:, None] * np.exp(t))), OFFSETS, 300 * OFFSETS),
-    "covariates": (covariate, lambda d, t: stats.poisson.logpmf(MANY, np.exp(t + d @ [1.0, -0.5])[:, None]),
+    "negative binomial": (lambda d, t: pm.NegativeBinomial.dist(mu=d * pm.math.exp(t), alpha=2000),
+                          lambda d, t: stats.nbinom.logpmf(MANY, 2000, 2000 / (2000 + d[:, None] * np.exp(t))),
+                          OFFSETS, 300 * OFFSETS),
+    "covariates": (lambda d, t: pm.Poisson.dist(pm.math.exp(t + d.dot([1.0, -0.5]))),
+                   lambda d, t: stats.poisson.logpmf(MANY, np.exp(t + d @ [1.0, -0.5])[:, None]),
                    np.zeros((2, 2)), np.array([[5.0, -1], [6, 1]])),
 }  # fmt: skip
 
@@ -157,6 +143,12 @@ def log_likelihood(log_p):
     return logsumexp(log_p + stats.dlaplace.logpmf(Y[:, None] - MANY, 1.0), axis=1).sum()
 
 
+def with_data(model, data):
+    with model:
+        pm.set_data({"data": data})
+    return model
+
+
 def density(model):
     function = model.compile_logp(vars=[model["x_release"]])
     return lambda theta: float(function({"theta": np.array(float(theta))}))
@@ -167,10 +159,7 @@ def density(model):
 def test_density_after_the_data_have_changed(case):
     """The posterior is pulled far below the prior mean. Windows of the first data are up to 100 units off."""
     dist, log_p, before, after = CASES[case]
-    model = changing(dist, before)
-    with model:
-        pm.set_data({"data": after})
-    found = density(model)
+    found = density(with_data(changing(dist, before), after))
     for theta in (-0.3, -0.2):
         assert found(theta) == pytest.approx(log_likelihood(log_p(after, theta)), abs=1e-3)
 
@@ -189,31 +178,11 @@ def test_functions_compiled_before_the_data_changed_raise(case):
         gradient({"theta": np.array(0.3)})
 
 
-def intervened(model, after):
-    return pm.do(model, {"data": np.asarray(after, dtype=model["data"].dtype)})
-
-
-def copied(model, after):
-    copy = model.copy()
-    with copy:
-        pm.set_data({"data": after})
-    return copy
-
-
-def frozen(freeze):
-    def change(model, after):
-        with model:
-            pm.set_data({"data": after})
-        return freeze(model)
-
-    return change
-
-
 WAYS = {
-    "intervened on": intervened,
-    "copied": copied,
-    "frozen": frozen(freeze_model),
-    "frozen data": frozen(freeze_dims_and_data),
+    "intervened on": lambda model, after: pm.do(model, {"data": np.asarray(after, dtype=model["data"].dtype)}),
+    "copied": lambda model, after: with_data(model.copy(), after),
+    "frozen": lambda model, after: freeze_model(with_data(model, after)),
+    "frozen data": lambda model, after: freeze_dims_and_data(with_data(model, after)),
 }
 
 
