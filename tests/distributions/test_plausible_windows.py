@@ -32,22 +32,21 @@ def poisson(rate):
 GRID = np.linspace(-1.5, 1.5, 301)  # of b; the posterior has its mass in a small part
 
 
-def pooled(y=(500, 980, 1010), sd=0.3, marginalize="auto", flat=False):
+def pooled(y=(500, 980, 1010), sd=0.3, marginalize="auto", flat=False, dist=pm.Poisson.dist, law=poisson):
     """One rate, 1000 exp(b), with b ~ N(0, sd)."""
     with pm.Model() as model:
         b = pm.Flat("b") if flat else pm.Normal("b", 0, sd)
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(1000 * pm.math.exp(b)), release(y, "1/10"), marginalize=marginalize)
+        ppd.PartiallyPrivate("x", dist(1000 * pm.math.exp(b)), release(y, "1/10"), marginalize=marginalize)
     prior = 0 * GRID if flat else stats.norm.logpdf(GRID, 0, sd)
-    return model, [poisson(1000 * np.exp(b)) + noise(y, 0.1) for b in GRID], prior
+    return model, [law(1000 * np.exp(b)) + noise(y, 0.1) for b in GRID], prior
 
 
 def overdispersed():
-    y = (100, 980, 1010, 1005, 990)
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 0.3)
-        ppd.PartiallyPrivate("x", pm.NegativeBinomial.dist(mu=1000 * pm.math.exp(b), alpha=200), release(y, "1/10"))
-    laws = [stats.nbinom.logpmf(COUNTS, 200, 200 / (200 + 1000 * np.exp(b)))[None] for b in GRID]
-    return model, [law + noise(y, 0.1) for law in laws], stats.norm.logpdf(GRID, 0, 0.3)
+    return pooled(
+        (100, 980, 1010, 1005, 990),
+        dist=lambda mu: pm.NegativeBinomial.dist(mu=mu, alpha=200),
+        law=lambda mu: stats.nbinom.logpmf(COUNTS, 200, 200 / (200 + mu))[None],
+    )
 
 
 def hierarchical():
@@ -68,12 +67,10 @@ def hierarchical():
 
 def further_data():
     """A variable that does not depend on the table determines the rate of a single cell."""
-    with pm.Model() as model:
-        b = pm.Normal("b", 0, 1)
-        ppd.PartiallyPrivate("x", pm.Poisson.dist(1000 * pm.math.exp(b)), release([500], "1/10"))
-        pm.Normal("survey", b, 0.01, observed=0.1)
-    prior = stats.norm.logpdf(GRID, 0, 1) + stats.norm.logpdf(0.1, GRID, 0.01)
-    return model, [poisson(1000 * np.exp(b)) + noise([500], 0.1) for b in GRID], prior
+    model, cells, prior = pooled([500], sd=1)
+    with model:
+        pm.Normal("survey", model["b"], 0.01, observed=0.1)
+    return model, cells, prior + stats.norm.logpdf(0.1, GRID, 0.01)
 
 
 def latent_between():
