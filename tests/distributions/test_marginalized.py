@@ -30,6 +30,7 @@ LOGW = RNG.normal(0, 1.5, (5, 6))
 LOGW[3, 2] = -np.inf
 ETA = RNG.normal(0, 0.5, 5)
 PLACE = {"lo": LO, "total": TOTAL, "block": BLOCK}
+logw, eta = pt.dmatrix(), pt.dvector()  # the same, symbolic
 OFFSETS = np.array(list(itertools.product(range(6), repeat=5)))
 OFFSETS = OFFSETS[[all((LO + x)[b == BLOCK].sum() == TOTAL[b] for b in (0, 1)) for x in OFFSETS]]
 
@@ -57,7 +58,6 @@ def slopes(function, at, step=1e-4):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("transposed", [False, True], ids=["as it is", "in another memory order"])
 def test_table_form(transposed, mode):
-    logw = pt.dmatrix()
     logp = logp_table(logw.T if transposed else logw, **PLACE)
     function = pytensor.function([logw], [logp, pytensor.grad(logp.sum(), logw)], mode=mode)
     value, gradient = function(np.ascontiguousarray(LOGW.T) if transposed else LOGW)
@@ -68,7 +68,6 @@ def test_table_form(transposed, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_natural_form(mode):
-    eta = pt.dvector()
     logp = logp_natural(eta, LOGW, **PLACE)
     function = pytensor.function([eta], [logp, pytensor.grad(logp.sum(), eta)], mode=mode)
     value, gradient = function(ETA)
@@ -89,7 +88,6 @@ def test_large_groups_in_exponential_family_form_equal_those_of_the_table(mode):
     x = lo[:, None] + np.arange(65)
     logh = np.where(x >= 0, -gammaln(np.maximum(x, 0) + 1.0), -np.inf) - (released[:, None] - x) ** 2 / 32
     place = {"lo": lo, "total": np.array([counts[:40].sum(), counts[40:70].sum()]), "block": block}
-    eta = pt.dvector()
     found = []
     for logp in (logp_natural(eta, logh, **place), logp_table(logh + eta[:, None] * x, **place)):
         function = pytensor.function([eta], [logp, pytensor.grad(logp.sum(), eta)], mode=mode)
@@ -99,7 +97,6 @@ def test_large_groups_in_exponential_family_form_equal_those_of_the_table(mode):
 
 
 def test_weights_of_the_totals_are_separate():
-    eta = pt.dvector()
     logp = logp_natural(eta, LOGW, **PLACE)
     jacobian = np.array([pytensor.function([eta], pytensor.grad(logp[n], eta))(ETA) for n in range(3)])
     for n in range(3):
@@ -117,18 +114,17 @@ def test_impossible_totals_are_minus_inf_with_a_finite_gradient(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_nan_is_propagated(mode):
-    logw, spoiled = pt.dmatrix(), LOGW.copy()
+    spoiled = LOGW.copy()
     spoiled[0, 1] = np.nan
     function = pytensor.function([logw], logp_table(logw, **PLACE), mode=mode)
     assert np.isnan(function(spoiled)).tolist() == [True, False, False]
-    eta = pt.dvector()
     function = pytensor.function([eta], logp_natural(eta, LOGW, **PLACE), mode=mode)
     assert np.isnan(function(np.array([0, np.nan, 0, 0, 0]))).tolist() == [False, False, True]
 
 
 def test_gradient_through_a_table_that_depends_on_parameters():
     x, fixed = LO[:, None] + np.arange(6), np.where(np.isfinite(LOGW), LOGW, -3.0)
-    eta, scale = pt.dvector(), pt.dscalar()
+    scale = pt.dscalar()
     logp = logp_table(scale * fixed + eta[:, None] * x, **PLACE).sum()
     by_eta, by_scale = pytensor.function([eta, scale], pytensor.grad(logp, [eta, scale]))(ETA, 1.3)
     np.testing.assert_allclose(by_eta, slopes(lambda e: enumerated(1.3 * fixed + e[:, None] * x), ETA), atol=1e-7)
@@ -139,7 +135,7 @@ def test_gradient_through_a_table_that_depends_on_parameters():
 @pytest.mark.parametrize("form", ["table", "natural"])
 def test_second_derivatives(form):
     """Products with the Hessian against second differences of the sum over all tables; wrong: independent cells."""
-    x, eta, v = LO[:, None] + np.arange(6), pt.dvector(), np.array([0.5, -1.0, 2.0, 0.3, 1.0])
+    x, v = LO[:, None] + np.arange(6), np.array([0.5, -1.0, 2.0, 0.3, 1.0])
     if form == "natural":
         logp = logp_natural(eta, LOGW, **PLACE).sum()
     else:
@@ -157,7 +153,6 @@ def test_second_derivatives(form):
 
 def test_totals_may_be_data():
     total = pytensor.shared(TOTAL, name="total", shape=(2,))
-    eta = pt.dvector()
     logp = logp_natural(eta, LOGW, lo=LO, total=total, block=BLOCK)
     function = pytensor.function([eta], logp)
     before = function(ETA)
@@ -171,7 +166,6 @@ def test_totals_may_be_data():
 def test_a_large_table_is_shared_not_embedded():
     x = np.arange(40_000)
     logh = -gammaln(x + 1.0) - 0.01 * np.abs(np.array([[100], [90], [80], [400]]) - x)
-    eta = pt.dvector()
     logp = logp_natural(eta, logh, lo=0, total=650)
     function = pytensor.function([eta], logp)
     assert "fixed" in {v.name for v in function.get_shared()}
@@ -182,7 +176,6 @@ def test_a_large_table_is_shared_not_embedded():
 
 @pytest.mark.quick_cases(0)
 def test_constants_are_computed_once_for_all_functions_of_a_model():
-    eta = pt.dvector()
 
     def fixed(logh=LOGW, place=PLACE, **more):
         logp = logp_natural(eta, logh, **place, **more)
@@ -214,13 +207,12 @@ def test_constants_are_computed_once_for_all_functions_of_a_model():
     ],
 )
 def test_refuses(change, error, message):
-    arguments = {"eta": pt.dvector(), "logh": LOGW, "lo": LO, "total": TOTAL, "block": BLOCK} | change
+    arguments = {"eta": eta, "logh": LOGW, "lo": LO, "total": TOTAL, "block": BLOCK} | change
     with pytest.raises(error, match=message):
         logp_natural(**arguments)
 
 
 def test_inconsistent_numbers_of_cells_are_refused_at_run_time():
-    eta = pt.dvector()
     function = pytensor.function([eta], logp_natural(eta, LOGW, **PLACE))
     with pytest.raises(ModelError, match="number of cells"):
         function(np.zeros(4))

@@ -214,6 +214,7 @@ inv = ppd.invariants
 
 DRAWS, COVARIATES = 1000, np.array([0.0, 0.5, 1.0, 1.5])
 MEANS = np.exp(1.0 + 0.8 * COVARIATES)
+OLD = (("chain", "draw", "area"), np.full((1, DRAWS, 3), [3, 5, 9]))  # draws of the table of the old labels
 
 
 def with_new_labels(way, public=None):
@@ -250,8 +251,7 @@ def predicted(model, idata, **kwargs):
 @pytest.mark.parametrize("way", ["auto", False])
 def test_tables_of_new_labels_follow_the_data_model(way):
     """Wrong variant: the old table, or one whose total is the old public sum. Five standard errors."""
-    old = (("chain", "draw", "area"), np.full((1, DRAWS, 3), [3, 5, 9]))
-    model, idata = with_new_labels(way), posterior(x=old)
+    model, idata = with_new_labels(way), posterior(x=OLD)
     rename(model)
     drawn = predicted(model, idata)
     assert set(drawn.data_vars) == {"x", "v"}
@@ -280,9 +280,8 @@ def test_a_marginalized_table_can_be_requested_by_name():
 
     The posterior mean is enumerated. Wrong variant: draws of the data model, with means up to 13. Five standard errors.
     """
-    old = (("chain", "draw", "area"), np.full((1, DRAWS, 3), [3, 5, 9]))
     model = with_new_labels("auto")
-    idata = posterior(x=old)
+    idata = posterior(x=OLD)
     known = xr.DataTree(xr.Dataset({"z": ("area", [0.0, 1, 2])}, coords={"area": list("ABC")}))
     idata["constant_data"] = known
     assert (predicted(model, idata, var_names=["x", "v"]).v.values <= [3, 5, 9]).all()
@@ -321,8 +320,7 @@ def test_the_old_release_has_no_density_for_new_labels():
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("way", ["auto", False])
 def test_labels_of_releases_drawn_again(way):
-    old = (("chain", "draw", "area"), np.full((1, DRAWS, 3), [3, 5, 9]))
-    idata = posterior(x=old).isel(draw=slice(3))
+    idata = posterior(x=OLD).isel(draw=slice(3))
     again = ppd.sample_release(idata, with_new_labels(way), random_seed=1)
     assert again.area.values.tolist() == list("ABC")
     assert (again.sum("area") == 17).all()

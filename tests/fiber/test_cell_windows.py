@@ -11,25 +11,9 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 from ppdinf.fiber.gibbs import cell_quantiles as cell_quantiles
-from ppdinf.fiber.gibbs.cell_quantiles import (
-    coarse_step,
-    coarse_total,
-    knots_of,
-    log_total,
-    log_weights_at,
-    quantile,
-    shares,
-)
-from ppdinf.fiber.sums_given_totals.cell_windows import (
-    Weights,
-    exp_of,
-    moments,
-    normalise,
-    probabilities,
-    row_of,
-    upper_envelope,
-    vectorised,
-)
+from ppdinf.fiber.gibbs.cell_quantiles import coarse_step, coarse_total, log_total, log_weights_at, quantile, shares
+from ppdinf.fiber.sums_given_totals import cell_windows
+from ppdinf.fiber.sums_given_totals.cell_windows import Weights, exp_of, upper_envelope, vectorised
 
 
 @vectorised
@@ -74,19 +58,20 @@ def test_exponentials_far_below_the_maximum_are_zero():
 def test_probabilities_and_moments_of_rows_of_any_length(n):
     k = np.arange(n)
     logw = (-gammaln(k + 1.0) - 0.5 * np.abs(3 - k))[None]
-    rows, log_z = probabilities(Weights(logw, upper_envelope(logw), np.array([0]), np.array([0.7])), np.array([0]), 0.2)
+    w, cell = Weights(logw, upper_envelope(logw), np.array([0]), np.array([0.7])), np.array([0])
+    rows, log_z = cell_windows.probabilities(w, cell, 0.2)
     weight = np.exp(logw[0] + 0.9 * k)
     p = weight / weight.sum()
     assert log_z == pytest.approx(np.log(weight.sum()), abs=1e-13)
-    here = row_of(rows, 0)
+    here = cell_windows.row_of(rows, 0)
     assert here == pytest.approx(p[rows.first[0] : rows.first[0] + here.size], rel=1e-13)
-    mean, variance = moments(p)
+    mean, variance = cell_windows.moments(p)
     assert (mean, variance) == pytest.approx((k @ p, (k - k @ p) ** 2 @ p), abs=1e-12)
 
 
 def test_weights_are_normalised_in_place():
     entry = np.log(np.array([1.0, 2.0, 5.0]))
-    assert normalise(entry) == pytest.approx(np.log(8))
+    assert cell_windows.normalise(entry) == pytest.approx(np.log(8))
     assert entry == pytest.approx([0.125, 0.25, 0.625])
 
 
@@ -246,7 +231,7 @@ def test_a_count_within_its_own_step_stays():
 def test_the_sum_of_geometric_weights(slope, shape):
     """The log sum and all shares agree with a sum over all counts of the weights between the knots."""
     lower, row = 3, -((np.arange(4000) - 700.0) ** 2) / 1e5
-    knots = np.append(knots_of(row[None])[0], 3999)  # the last knot twice
+    knots = np.append(cell_quantiles.knots_of(row[None])[0], 3999)  # the last knot twice
     prior = at_knots(lower, row, knots, (log_h_of(shape), slope))
     shares = np.empty(knots.size)
     log_total = coarse_total(prior[1], slope, lower, knots, shares)
@@ -260,7 +245,7 @@ def test_the_sum_of_geometric_weights(slope, shape):
 def test_knots_include_ends_and_peaks(peak):
     row = -abs(np.arange(40_001.0) - peak)
     row[:3] = -np.inf
-    knots = knots_of(np.array([row, row]))
+    knots = cell_quantiles.knots_of(np.array([row, row]))
     assert (knots[0] == knots[1]).all()
     assert {3, max(peak, 3), 40_000} <= set(knots[0].tolist())
     assert (np.diff(knots[0]) >= 0).all()

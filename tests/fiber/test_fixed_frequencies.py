@@ -18,22 +18,9 @@ from groups_of_cells import (
 from scipy.special import logsumexp
 
 from ppdinf.fiber.sums_given_totals import frequency_grids, totals
+from ppdinf.fiber.sums_given_totals import frequency_polynomials as poly
 from ppdinf.fiber.sums_given_totals.cell_windows import Weights
 from ppdinf.fiber.sums_given_totals.fixed_frequencies import by_frequencies
-from ppdinf.fiber.sums_given_totals.frequency_polynomials import (
-    BASE,
-    DECAY,
-    EXCESS,
-    HALF,
-    LEFT_OUT,
-    LOG_Z,
-    MIDDLE,
-    RATE,
-    TERMS,
-    WAVES,
-    fill,
-    width,
-)
 
 BLOCKS = [
     (poisson, l1, 0.5, 20, 3.5, 0.0), (poisson, l1, 0.5, 60, 0.5, 0.0), (poisson, l1, 0.5, 60, 0.5, 1.5),
@@ -83,32 +70,32 @@ def test_polynomials_and_bounds_of_a_piece_on_a_grid(family, noise, epsilon, d, 
         for i in range(min(d, 6)):
             w = logw[row[i]]
             entry = _entry(grids, pieces, row[i], eta[i])
-            x = rng.uniform(-entry[HALF], entry[HALF])
-            at, middle = entry[BASE] + entry[HALF], int(entry[MIDDLE])
+            x = rng.uniform(-entry[poly.HALF], entry[poly.HALF])
+            at, middle = entry[poly.BASE] + entry[poly.HALF], int(entry[poly.MIDDLE])
             allowed = np.flatnonzero(w > -np.inf)
-            z = mpmath.exp(mpmath.mpf(entry[LOG_Z]))
+            z = mpmath.exp(mpmath.mpf(entry[poly.LOG_Z]))
             weights = [mpmath.exp(mpmath.mpf(w[j]) + mpmath.mpf(at) * int(j) + x * int(j - middle)) for j in allowed]
-            c = entry[WAVES:].reshape(TERMS, 2, n)
+            c = entry[poly.WAVES :].reshape(poly.TERMS, 2, n)
             served = min(n, modulus // 2 + 1)
             for j in (0, 1, served // 2, served - 1):
                 angle = mpmath.mpf(2) * mpmath.pi * j / int(modulus)
                 right = mpmath.fsum(
                     p * mpmath.expj(angle * int(a - middle)) for p, a in zip(weights, allowed, strict=True)
                 )
-                y = x / entry[HALF]
+                y = x / entry[poly.HALF]
                 found = complex(np.polyval(c[::-1, 0, j], y), np.polyval(c[::-1, 1, j], y))
-                assert abs(found - complex(right / z)) < entry[LEFT_OUT] + 2e-14 * (10 + abs(entry[LOG_Z]))
-            assert entry[LEFT_OUT] < 1e-12
+                assert abs(found - complex(right / z)) < entry[poly.LEFT_OUT] + 2e-14 * (10 + abs(entry[poly.LOG_Z]))
+            assert entry[poly.LEFT_OUT] < 1e-12
             log_z, law = _law(w, k, at + x)
             beyond = 2 * np.pi * np.arange(n, modulus // 2 + 1) / modulus
             if beyond.size:
                 size = np.abs(np.exp(1j * np.outer(beyond, k)) @ law).max()
-                assert size <= np.exp(-entry[DECAY]) + 1e-14
-                assert np.log(size + 1e-9) > -1.3 * entry[DECAY] - 0.6  # the bound of another row does not hold
+                assert size <= np.exp(-entry[poly.DECAY]) + 1e-14
+                assert np.log(size + 1e-9) > -1.3 * entry[poly.DECAY] - 0.6  # the bound of another row does not hold
             for s in range(2):
-                rate = (2 * s - 1) * RATE / modulus
+                rate = (2 * s - 1) * poly.RATE / modulus
                 excess = _law(w, k, at + x + rate)[0] - log_z - rate * (law @ k)
-                assert 0.4 * entry[EXCESS + s] - 1e-9 < excess < entry[EXCESS + s] + 1e-12
+                assert 0.4 * entry[poly.EXCESS + s] - 1e-9 < excess < entry[poly.EXCESS + s] + 1e-12
 
 
 @pytest.mark.quick_cases(1)
@@ -126,17 +113,17 @@ def test_bounds_hold_between_grid_points(seed):
         logw[:] = -np.inf
         logw[[5, 6, 20, 34, 35]], center = [0.0, 0.0, 2.5, 0.0, 0.0], 0.0
     w = Weights(logw[None], totals.upper_envelope(logw[None]), np.zeros(1, np.int64), np.zeros(1))
-    entry = np.empty(width(n))
-    fill(w, 0, center, half, modulus, n, entry)
+    entry = np.empty(poly.width(n))
+    poly.fill(w, 0, center, half, modulus, n, entry)
     beyond = 2 * np.pi * np.arange(n, modulus // 2 + 1) / modulus
     sizes, excesses = [], []
     for x in np.linspace(-half, half, 401):
         log_z, law = _law(logw, k, center + x)
         sizes.append(np.abs(np.exp(1j * np.outer(beyond, k)) @ law).max())
-        rates = -RATE / modulus, RATE / modulus
+        rates = -poly.RATE / modulus, poly.RATE / modulus
         excesses.append([_law(logw, k, center + x + rate)[0] - log_z - rate * (law @ k) for rate in rates])
-    assert max(sizes) <= np.exp(-entry[DECAY]) + 1e-14
-    assert (np.max(excesses, axis=0) <= entry[EXCESS : EXCESS + 2]).all()
+    assert max(sizes) <= np.exp(-entry[poly.DECAY]) + 1e-14
+    assert (np.max(excesses, axis=0) <= entry[poly.EXCESS : poly.EXCESS + 2]).all()
 
 
 def _law(w, k, eta):
@@ -150,8 +137,8 @@ def _entry(grids, pieces, row, eta):
     first, count = pieces.unit[start + int(np.floor(eta * scale)) - begin]
     n = first + int((eta * scale - np.floor(eta * scale)) * count)
     at, parts = grids.place[0, 2 * n : 2 * n + 2]
-    size = width(grids.group[grids.group[:, 0] == 0][0, 2])
-    at += size * min(int((eta - grids.table[at + BASE]) / (2 * grids.table[at + HALF])), parts - 1)
+    size = poly.width(grids.group[grids.group[:, 0] == 0][0, 2])
+    at += size * min(int((eta - grids.table[at + poly.BASE]) / (2 * grids.table[at + poly.HALF])), parts - 1)
     return grids.table[at : at + size]
 
 
@@ -186,7 +173,7 @@ def test_a_relative_error_of_1e_6_in_a_polynomial_is_detected(term):
     pieces, grids = on_grids(problem)
     value, means = evaluated(*problem)
     entry = _entry(grids, pieces, row[0], eta[0])
-    entry[WAVES + 2 * grids.group[0, 2] * term + 1] += 1e-6  # real part at the first nonzero frequency
+    entry[poly.WAVES + 2 * grids.group[0, 2] * term + 1] += 1e-6  # real part at the first nonzero frequency
     wrong_value, wrong_means = evaluated(*problem, pieces, grids)
     off = abs(wrong_value[0] - value[0]) > 1e-10 * abs(value[0])
     assert off or not np.allclose(wrong_means, means, rtol=1e-9, atol=1e-9)
