@@ -85,14 +85,11 @@ def test_posteriors_are_the_gradient():
     for p in problems(20, seed=7):
         plan = plan_of(p)
         posteriors = plan.evaluate(p.log_weight, p.slope).posteriors()
-        for gradient, arguments, which in (
-            (posteriors.log_weight, (p.log_weight, p.slope), 0),
-            (posteriors.cell_mean, (p.log_weight, p.slope), 1),
-        ):
+        for which, gradient in enumerate((posteriors.log_weight, posteriors.cell_mean)):
             for k in range(gradient.size):
                 ends = []
                 for step in (h, -h):
-                    moved = [a.copy() for a in arguments]
+                    moved = [p.log_weight.copy(), p.slope.copy()]
                     moved[which][k] += step
                     ends.append(plan.evaluate(*moved).value.sum())
                 assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(gradient[k], abs=1e-5)
@@ -170,14 +167,10 @@ def test_a_measurement_far_from_its_cells(sds):
             part = convolved(part, weights[i])
         whole = convolved(whole, part - (np.arange(part.size) - y[b]) ** 2 / (2 * block_variance))
     right = logsumexp(whole - (np.arange(whole.size) - total) ** 2 / (2 * variance))
-    plan = NestedSums(
-        low=np.zeros(40, int),
-        width=np.full(40, width),
-        node=blocks,
-        parent=[8] * 8 + [-1],
-        measured=(np.arange(9), np.append(y, total), [0] * 8 + [1]),
-        laws=[LogTable([0.0], (0, 1 / v), (0, 1 / v)) for v in (block_variance, variance)],
-    )
+    structure = {"low": np.zeros(40, int), "width": np.full(40, width), "node": blocks, "parent": [8] * 8 + [-1]}
+    measured = np.arange(9), np.append(y, total), [0] * 8 + [1]
+    laws = [LogTable([0.0], (0, 1 / v), (0, 1 / v)) for v in (block_variance, variance)]
+    plan = NestedSums(**structure, measured=measured, laws=laws)
     evaluated = plan.evaluate(weights.ravel())
     assert evaluated.value[0] == pytest.approx(right, rel=1e-12)
     assert evaluated.bound[0] <= 1e-10
@@ -239,14 +232,8 @@ def test_one_sum_for_each_group_agrees_with_totals():
             total = floor + rng.integers(0, size * (width - 1) + 1)
             names = np.full(groups + 1, -1)
             names[held] = np.arange(held.size)
-            plan = NestedSums(
-                low=low,
-                width=np.full(d, width),
-                node=names[block],
-                parent=np.full(held.size, -1),
-                least=total[held],
-                most=total[held],
-            )
+            structure = {"low": low, "width": np.full(d, width), "node": names[block], "parent": np.full(held.size, -1)}
+            plan = NestedSums(**structure, least=total[held], most=total[held])
             evaluated = plan.evaluate(weights.ravel(), slope)
             right = totals.log_coefficient(weights, lo=low, total=total, block=block, eta=slope)
             right = np.append(right[held], right[-1])
