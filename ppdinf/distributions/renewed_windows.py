@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 
 from ppdinf._internal import pymc_patches
+from ppdinf._internal.progress import progress
 from ppdinf._internal.pymc_compat import Constant, NullTypeGradError, TensorVariable, compile_interpreted, graph_replace
 from ppdinf.distributions.build_fiber import data_model_of, renew_windows, set_windows
 from ppdinf.distributions.data_model_checks import refuse_counted_twice
@@ -53,6 +54,7 @@ LARGE = 4  # standard deviations of the log density of draws of a normal distrib
 HALVINGS = 5
 DENSE = 400  # maximum number of parameters of a normal approximation
 ROUNDS = 24  # doublings and refinements of the range of counts in search of its ends
+MANY = 10**5  # cells from which the time of a fit is shown
 SIGMA = 0.3  # probability outside one standard deviation, approximately
 
 log_p_of = pm.Model.logp  # the density without computation of windows
@@ -371,7 +373,10 @@ def _extend(model: pm.Model) -> None:
     tables, digest = tables_of(model), digest_of_model(model)
     if all(digest in table.law.fitted_data for table in tables):
         return
-    for table, windows in plausible_windows(model).items():
+    cells = sum(table.law.start.size for table in tables)
+    with progress("Windows of counts", 1, disable=cells < MANY, before="fitting parameters"):
+        extended = plausible_windows(model)
+    for table, windows in extended.items():
         set_windows(table, data_model_of(table, model), windows)
         restart_among(table, dependents_of(table, model), model)
         note_data(table, model)

@@ -33,10 +33,9 @@ class Rows[T: np.generic](NamedTuple):
             raise ModelError(
                 f"{cells:,} cells with windows of {width:,} counts have more than {LISTED:,} weights, the largest "
                 "number that can be listed by cell. Equal cells share their weights only if the table is marginalized "
-                "and not drawn, its public sums do not cross, and its distribution is pm.Poisson, pm.Binomial of known "
-                "n, pm.NegativeBinomial with an alpha that is known or the same for all cells, or pm.BetaBinomial of "
-                "known n with an alpha and beta that are the same for all cells: change the distribution, or split the "
-                "table"
+                "and not drawn, and its public sums do not cross. The distribution must be pm.Poisson, pm.Binomial of "
+                "known n, pm.NegativeBinomial with one alpha or known ones, or pm.BetaBinomial of known n with one "
+                "alpha and beta: change the distribution, or split the table"
             )
         return self.values if len(self.values) == self.of.size else self.values[self.of]
 
