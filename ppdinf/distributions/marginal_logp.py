@@ -92,17 +92,18 @@ def _cut(
     """Approximate rows of free cells and of large blocks by piecewise polynomials, rows of smaller blocks on grids."""
     size = np.bincount(blocks[blocks >= 0], minlength=1)[blocks]
     few, every = (blocks >= 0) & (size <= totals.FEW), np.arange(len(table))
-    # grids are a third faster than nodes, but take seconds for wide rows, and do not serve counts near the lower end
+    # grids are faster than nodes, but take seconds for wide rows, and often do not serve counts near the lower end
     close = np.isin(blocks, blocks[near - lower < CLOSE]) if near is not None else np.zeros(blocks.size, dtype=bool)
     many = totals.MANY if table.shape[1] > totals.WIDEST else 2 * totals.MANY
-    by_nodes = few & (size >= many) & (close | (table.shape[1] > totals.WIDEST // 2))
+    is_wide = table.shape[1] > totals.WIDEST // 2
+    by_nodes = few & (size >= many) & (close | is_wide)
     nodes = totals.NO_NODES
     if by_nodes.any():
         likely = np.full(len(table), np.nan)
         if near is not None:
             likely[row] = near - lower
         nodes = totals.node_pieces(table, np.isin(every, row[by_nodes]), likely, MAX_NODES)
-    on_grids = few & (size >= totals.FEWEST) & ~by_nodes & (total is not None)
+    on_grids = few & (size >= totals.FEWEST) & (~by_nodes | (not is_wide)) & (total is not None)
     useful = (blocks < 0) | (~by_nodes & (size >= totals.MANY)) | on_grids
     if not useful.any():
         return totals.NO_PIECES, totals.NO_GRIDS, nodes

@@ -254,10 +254,10 @@ def evaluate(
             target = total[b]
             for i in cells:
                 target -= lo[i]
-            if nodes.table.shape[0]:
-                part = by_nodes(w, nodes, cells, target, shifts)
-            if np.isnan(part) and grids.table.shape[0] and grids.group[b, 0] >= 0:
+            if grids.table.shape[0] and grids.group[b, 0] >= 0:
                 part = by_frequencies(w, pieces, grids, b, cells, target, shifts)
+            if np.isnan(part) and nodes.table.shape[0]:
+                part = by_nodes(w, nodes, cells, target, shifts)
             if np.isnan(part) and pieces.table.shape[0] and cells.size >= MANY:
                 part = by_cumulants(w, pieces, cells, target, shifts)
         if np.isnan(part):
