@@ -242,7 +242,7 @@ class ConfidentialRV(SymbolicRandomVariable):
         if form is None:
             return None
         if form.rows * self.fiber.width > LISTED:  # all integers, if nodes are inaccurate
-            _ = self.fiber.log_noise  # refused
+            _ = self.fiber.log_noise  # raises the error about too many weights
         ends = None if by_integers(form.rows) else form.ends
         return form._replace(parameters=self._if_unchanged(form.parameters), ends=ends)
 

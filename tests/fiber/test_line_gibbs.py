@@ -31,7 +31,7 @@ from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs import joint_move, line_gibbs
 from ppdinf.fiber.gibbs.fiber import Fiber
 from ppdinf.fiber.gibbs.line_gibbs import draw_shift
-from ppdinf.fiber.gibbs.measured_sums import MeasuredSums
+from ppdinf.fiber.gibbs.measured_sums import MeasuredSums, log_weight_of_all, log_weights_of
 from ppdinf.fiber.gibbs.table_update import advance, directions
 from ppdinf.invariants import Public, margin, nonnegative
 from ppdinf.lattice import connected_moves, margin_matrix
@@ -387,3 +387,16 @@ def test_discrete_gaussians_around_any_centre():
             stats.chisquare(counted[often], expected[often] * counted[often].sum() / expected[often].sum()).pvalue
             > SMALL
         )
+
+
+@pytest.mark.parametrize("last", [2, 9])
+def test_the_weight_of_all_sums_is_the_sum_of_their_weights(last):
+    """Gaussian, Laplace and listed weights; the listed value 9 is impossible."""
+    listed = np.log([0.2, 0.5, 0.3])
+    y, ends, first = np.array([3.0, 7.0, 0.0]), np.array([0, 0, 0, 3]), np.array([0, 0, 1])
+    sums = MeasuredSums(sp.eye_array(3, format="csc", dtype=int), y, np.array([0.5, 0, 0]), np.array([0, 2.0, 0]), ends,
+                        first, listed)  # fmt: skip
+    x = np.array([5, 4, last])
+    apart = log_weights_of(np.arange(3), x, sums.arrays)
+    np.testing.assert_allclose(apart, [-1.0, -6.0, listed[1] if last == 2 else -np.inf])
+    assert log_weight_of_all(x, sums.arrays) == pytest.approx(apart.sum())
