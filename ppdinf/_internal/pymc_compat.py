@@ -140,6 +140,7 @@ FlatRV = type(pm.Flat.rv_op)
 GeometricRV = type(pm.Geometric.rv_op)
 HalfFlatRV = type(pm.HalfFlat.rv_op)
 HalfNormalRV = type(pm.HalfNormal.rv_op)
+MixtureRV = pm.Mixture.rv_type.__base__  # also of hurdle models
 MultinomialRV = type(pm.Multinomial.rv_op)
 NegBinomialRV = type(pm.NegativeBinomial.rv_op)
 NormalRV = type(pm.Normal.rv_op)

@@ -310,7 +310,7 @@ def _compiled_gamma_sums(op: GammaSums, node: Apply, **kwargs: object) -> tuple[
             raise ModelError(MISFIT)
         return value, out
 
-    return gamma_sums, 2
+    return gamma_sums, 3
 
 
 def logp_gamma(form: GammaForm, total: Integers, block: Integers) -> TensorVariable:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import gammaln, xlogy
 
@@ -18,8 +19,10 @@ from ppdinf._internal.pymc_compat import (
     Cast,
     Constant,
     DimShuffle,
+    DiracDeltaRV,
     Elemwise,
     GeometricRV,
+    MixtureRV,
     Mul,
     NegBinomialRV,
     PoissonRV,
@@ -28,6 +31,7 @@ from ppdinf._internal.pymc_compat import (
     SpecifyShape,
     Subtensor,
     TensorVariable,
+    TruncatedRV,
     Variable,
     ancestors,
     graph_inputs,
@@ -133,7 +137,6 @@ def _inside(support: Flags, log_h: Reals) -> Reals:
 
 
 EXACT = 2e-12  # largest difference of a quadratic polynomial and log weights of noise, apart from rounding
-SHAPES = {NegBinomialRV: slice(1), BetaBinomialRV: slice(1, 3)}  # parameters that are arguments of gamma functions
 
 
 class GammaForm(NamedTuple):
@@ -157,6 +160,10 @@ class _Cells(NamedTuple):
     beta: TensorVariable | None = None
     low: TensorVariable | float = 1.0
     high: Reals | None = None
+    zero: TensorVariable | None = None  # of the count 0 alone
+    shapes: Sequence[TensorVariable] = ()  # parameters of which alpha and beta are made
+    first: float = 0.0  # possible counts
+    last: float = np.inf
 
 
 def gamma_form(
@@ -176,38 +183,45 @@ def gamma_form(
     if dependents:
         cells = _with_dependent(cells, dependents[0], values[0], table, shape)
     used, first, of = np.unique(noise.of[kept], return_index=True, return_inverse=True)
-    segments = None if cells is None else noise_segments(noise.values[used], lower[kept][first])
-    if cells is None or segments is None:
+    if cells is None:
         return None
-    columns = [cells.eta, cells.alpha, cells.beta, cells.low, cells.high]
+    starts = lower[kept][first]
+    counts = starts[:, None] + np.arange(noise.values.shape[1])
+    inside = (counts >= cells.first) & (counts <= cells.last)
+    segments = noise_segments(np.where(inside, noise.values[used], -np.inf), starts)
+    if segments is None:
+        return None
+    columns = [cells.eta, cells.alpha, cells.beta, cells.low, cells.high, cells.zero]
     filled = [pt.broadcast_to(0.0 if x is None else pt.as_tensor(x).astype("float64"), shape).ravel() for x in columns]
     parameters, terms = pt.stack(filled, axis=1), pt.broadcast_to(cells.constant, shape).ravel()
     if not kept.all():
         which = np.flatnonzero(kept)
         parameters, terms = parameters[which], terms[which]
     has = (cells.alpha is not None, cells.beta is not None, cells.high is not None)
-    ends = pt.stack(filled[3:])
+    ends = pt.stack(filled[3:5])
     is_known = all(isinstance(leaf, Constant | SharedVariable) for leaf in graph_inputs([ends]))
     known = tuple(ends.eval(mode="FAST_COMPILE")[:, kept.ravel()]) if is_known else None
     span, rows = segments[0][of], of.size
-    shapes = dist.owner.op.dist_params(dist.owner)[SHAPES.get(type(dist.owner.op), slice(0))]
-    if known and all(all(x.type.broadcastable) for x in shapes):
+    if known and cells.zero is None and all(all(x.type.broadcastable) for x in cells.shapes):
         rows = kinds([span[:, 0], *known])[0].size
     return GammaForm(parameters, terms.sum(), has, span, segments[1], known, rows)
 
 
 def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
     op = dist.owner.op
+    if isinstance(op, MixtureRV | TruncatedRV):
+        return _with_zeros(dist, shape) if isinstance(op, MixtureRV) else _truncated(dist, shape)
     if not isinstance(op, PoissonRV | BinomialRV | NegBinomialRV | BetaBinomialRV):
         return None
-    parameters = [pt.broadcast_to(p.astype("float64"), shape) for p in op.dist_params(dist.owner)]
+    given = op.dist_params(dist.owner)
+    parameters = [pt.broadcast_to(p.astype("float64"), shape) for p in given]
     if isinstance(op, PoissonRV):
         return _Cells(log_of_nonnegative(parameters[0]), -parameters[0])
     if isinstance(op, NegBinomialRV):
         size, p = parameters
         _, log_none, log_p = log_odds(p)
-        return _Cells(log_none, size * log_p, size)
-    known = constant(op.dist_params(dist.owner)[0])
+        return _Cells(log_none, size * log_p, size, shapes=given[:1])
+    known = constant(given[0])
     if known is None:
         return None
     n = np.broadcast_to(known, shape).astype(np.float64)
@@ -216,7 +230,40 @@ def _data_model(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
         return _Cells(logit, n * log_none + pt.gammaln(n + 1.0), high=n + 1.0)
     alpha, beta = parameters[1:]
     terms = pt.gammaln(n + 1.0) + log_rising(beta, n) - log_rising(alpha + beta, n)
-    return _Cells(pt.zeros(shape), terms, alpha, n + beta, high=n + 1.0)
+    return _Cells(pt.zeros(shape), terms, alpha, n + beta, high=n + 1.0, shapes=given[1:])
+
+
+def _with_zeros(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
+    """Return a mixture of zeros and counts, or None for other mixtures."""
+    weights, zeros, *rest = dist.owner.op.dist_params(dist.owner)
+    if len(rest) != 1 or not isinstance(zeros.owner.op, DiracDeltaRV):
+        return None
+    if np.any(constant(zeros.owner.op.dist_params(zeros.owner)[0]) != 0):
+        return None
+    cells = _data_model(rest[0], shape)
+    if cells is None or cells.zero is not None or cells.first > 1:
+        return None
+    logit = pt.clip(log_odds(pt.broadcast_to(weights[..., 1], shape))[0], -CERTAIN, CERTAIN)
+    rise = -logit - cells.constant  # log of the ratio of the parts of 0: those of the mixture and of the counts
+    if cells.high is not None:
+        rise += pt.gammaln(cells.high)
+    rise = pt.softplus(rise) if cells.first < 1 else rise
+    return cells._replace(constant=cells.constant - pt.softplus(-logit), zero=rise, first=0.0)
+
+
+def _truncated(dist: TensorVariable, shape: tuple[int, ...]) -> _Cells | None:
+    """Return counts between bounds that all cells share, or None."""
+    *inputs, lower, upper = dist.owner.inputs
+    base = dist.owner.op.base_rv_op.make_node(*inputs).default_output()
+    cells, known = _data_model(base, shape), constant(pt.stack([lower.min(), lower.max(), upper.min(), upper.max()]))
+    if cells is None or known is None or (known[::2] < known[1::2]).any():
+        return None
+    first, last = map(float, known[::2])
+    if first > 0 and last < np.inf:
+        log_mass = pm.math.logdiffexp(pm.logcdf(base, last), pm.logcdf(base, first - 1))
+    else:
+        log_mass = pm.logccdf(base, first - 1) if first > 0 else pm.logcdf(base, last)
+    return cells._replace(constant=cells.constant - log_mass, first=max(first, 0.0), last=last)
 
 
 def _with_dependent(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppdinf.fiber.gamma_ratios import ALPHA, BETA, ETA, HIGH, LOW, bend, log_of_ratio, log_to_digamma, stirling
+from ppdinf.fiber.gamma_ratios import ALPHA, BETA, ETA, HIGH, LOW, ZERO, bend, log_of_ratio, log_to_digamma, stirling
 from ppdinf.fiber.sums_given_totals.cell_windows import exp_of, vectorised
 from ppdinf.fiber.sums_given_totals.node_sums import inverse, products, times
 
@@ -32,7 +32,7 @@ LARGEST = 3e3  # shapes; above, differences of gamma functions lose digits
 SHIFT = 12  # gamma functions of points nearer to a pole are computed by recurrence
 ABSENT = -1e300  # log weight of points that are not nodes
 # columns of a kind of cells (ALPHA and BETA are its reference parameters), rows of points, columns of panels and groups
-CENTRE, FIRST, LAST, LOW_END, HIGH_END, PANELS, PANELS_END, SEGMENTS, LINEAR_NOISE, ENDS = range(5, 15)
+CENTRE, FIRST, LAST, LOW_END, HIGH_END, PANELS, PANELS_END, SEGMENTS, LINEAR_NOISE, OF_ZERO, ENDS = range(5, 16)
 MOST_ENDS = 4  # ends of the segments of noise
 KIND = ENDS + MOST_ENDS
 X, LOG_X, Y, LOG_Y, AT, BASE, RISE, LEAN, LEFT, RIGHT = range(10)
@@ -180,23 +180,26 @@ def _variation(
     point: NDArray, kind: NDArray, has: NDArray, p: NDArray, w: NDArray, tilt: float, log_z: float, level: NDArray
 ) -> float:
     """Return a bound on half the total variation of a tilted cell, or infinity: one local maximum in each segment."""
-    m, rate, ends = w.size // 3, p[ETA] + tilt, 0.0
+    m, rate, ends, more = w.size // 3, p[ETA] + tilt, 0.0, 0.0
     for n in range(MOST_ENDS):
         j = int(kind[ENDS + n])
         if j >= 0:
             ends += math.exp(point[RISE * m + j] + w[j] + tilt * point[AT * m + j] - log_z)
+    j = int(kind[OF_ZERO])
+    if j >= 0 and p[ZERO] != 0.0:  # the weight of 0 changes by less than its larger value
+        more = math.exp(point[BASE * m + j] + w[j] + tilt * point[AT * m + j] + max(p[ZERO], 0.0) - log_z)
     below, above = has[0] and p[ALPHA] < p[LOW], has[1] and p[BETA] < p[HIGH]
     if kind[LINEAR_NOISE] and below and (above or not has[2]):  # convex within each segment
-        return ends
+        return ends + more
     for j in range(m):  # tangents to the neighbours, where log weights are concave
         slope = rate + point[LEAN * m + j] + w[m + j] - w[2 * m + j]
-        more = max(slope * point[RIGHT * m + j], -slope * point[LEFT * m + j])
-        level[j] = point[RISE * m + j] + w[j] + tilt * point[AT * m + j] + more
+        rise = max(slope * point[RIGHT * m + j], -slope * point[LEFT * m + j])
+        level[j] = point[RISE * m + j] + w[j] + tilt * point[AT * m + j] + rise
     level[0] = ABSENT  # the count 0, at which ratios are 1, may be impossible
     top = math.exp(_largest(level[:m]) - log_z)
     if above:
         return np.inf
-    return ends + kind[SEGMENTS] * top if below else top
+    return more + (ends + kind[SEGMENTS] * top if below else top)
 
 
 @vectorised
@@ -214,7 +217,9 @@ def _tilted(
         for j in range(m):
             reach = max(reach, abs(point[AT * m + j]))
             to[j] = base[j] + own[j]
-            top[j] = to[j]
+        if kind[OF_ZERO] >= 0:
+            to[int(kind[OF_ZERO])] += parameter[members[n], ZERO]
+        _copy(to, top)
         log_z[n] = _largest(top)
         room -= kind[CENTRE]
     for _ in range(12):
@@ -420,3 +425,4 @@ def _expect(nodes: FixedNodes, i: int, p: NDArray, w: NDArray, total: float, out
         up += p[j] * (w[m + j] - w[m])
         down += p[j] * (w[2 * m + j] - w[2 * m])
     out[ETA], out[ALPHA], out[BETA] = kind[CENTRE] + mean / total, up / total, down / total
+    out[ZERO] = p[int(kind[OF_ZERO])] / total if kind[OF_ZERO] >= 0 else 0.0

@@ -2,12 +2,12 @@ r"""Log weights of counts that are ratios of gamma functions, at real numbers, w
 
 The log weight of a count x of a cell is
 
-    eta x + log (alpha)_x - log Gamma(x + a) + log (beta)_-x - log Gamma(c - x) + noise(x),
+    eta x + log (alpha)_x - log Gamma(x + a) + log (beta)_-x - log Gamma(c - x) + noise(x) + zero [x = 0],
 
 where ``(c)_x = Gamma(c + x) / Gamma(c)``, alpha, beta and c are optional, and the noise is a quadratic polynomial on
 each of a few segments. The ratios ``(c)_x`` are computed without cancellation, however large c is. Examples:
 Poisson (a = 1), negative binomial (alpha, a = 1), binomial with n trials (a = 1, c = n + 1), beta-binomial (also alpha
-and beta), each also with a binomial number v of the x persons observed (a = 1 - v).
+and beta), each also with a binomial number v of the x persons observed (a = 1 - v), or with more or fewer zeros.
 
 Bounds off the real line are derived in docs/mathematics/gauss_nodes.md. Asymptotic series: M. Abramowitz,
 I. A. Stegun, "Handbook of Mathematical Functions" (1964), 6.1.40, 6.3.18 and 6.4.12.
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from ppdinf.fiber.sums_given_totals.cell_windows import vectorised
 
-ETA, ALPHA, BETA, LOW, HIGH = 0, 1, 2, 3, 4  # columns of parameters; LOW and HIGH are a and c
-PARAMETERS = 5
+ETA, ALPHA, BETA, LOW, HIGH, ZERO = 0, 1, 2, 3, 4, 5  # columns of parameters; LOW and HIGH are a and c
+PARAMETERS = 6
 BEGIN, END, ORIGIN, CONSTANT, LINEAR, SQUARE = 0, 1, 2, 3, 4, 5  # columns of a segment of noise
 SEGMENT = 6
 LARGE = 10  # smallest argument of the asymptotic series
@@ -30,7 +30,7 @@ HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class GammaRatios(NamedTuple):
-    """Cells with parameters (d, 5); ``has`` contains whether they have alpha, beta and c."""
+    """Cells with parameters (d, 6); ``has`` contains whether they have alpha, beta and c."""
 
     parameter: NDArray
     has: NDArray
@@ -164,11 +164,13 @@ def _add_ratio(z: NDArray, has: bool, positive: float, negative: float, value: N
 def log_weights(
     cells: GammaRatios, i: int, segment: NDArray, tilt: float, x: NDArray, out: NDArray, up: NDArray, down: NDArray
 ) -> None:
-    """Add log weights plus ``tilt x`` at real numbers x, and compute derivatives by alpha and beta."""
+    """Add log weights plus ``tilt x`` at ascending real numbers x, and compute derivatives by alpha and beta."""
     p = cells.parameter[i]
     for j in range(x.size):
         off = x[j] - segment[ORIGIN]
         out[j] += (p[ETA] + tilt) * x[j] + segment[CONSTANT] + off * (segment[LINEAR] + off * segment[SQUARE])
+    if x[0] == 0.0:  # numbers ascend
+        out[0] += p[ZERO]
     _add_ratio(x, cells.has[0], p[ALPHA], p[LOW], out, up)
     if cells.has[2]:
         _add_ratio(-x, cells.has[1], p[BETA], p[HIGH], out, down)

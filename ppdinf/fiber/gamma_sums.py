@@ -25,6 +25,7 @@ from ppdinf.fiber.gamma_ratios import (
     LOW,
     PARAMETERS,
     SEGMENT,
+    ZERO,
     GammaRatios,
     domain,
     log_weights,
@@ -43,7 +44,7 @@ def _equal_apart_from_rates(cells: GammaRatios, members: NDArray) -> tuple[NDArr
     """Return the kind of each member, and a member of each kind; members of a kind differ in ETA only."""
     order, kind = np.arange(members.size), np.empty(members.size, np.int64)
     first = np.empty(members.size, np.int64)
-    for column in (ALPHA, BETA, LOW, HIGH):
+    for column in (ALPHA, BETA, LOW, HIGH, ZERO):
         own = np.array([cells.parameter[members[n], column] for n in order])
         order = order[np.argsort(own, kind="mergesort")]
     order = order[np.argsort(np.array([cells.span[members[n], 0] for n in order]), kind="mergesort")]
@@ -51,7 +52,7 @@ def _equal_apart_from_rates(cells: GammaRatios, members: NDArray) -> tuple[NDArr
     for k in range(order.size):
         i, before = members[order[k]], members[order[max(k - 1, 0)]]
         same = k > 0 and cells.span[i, 0] == cells.span[before, 0]
-        for column in (ALPHA, BETA, LOW, HIGH):
+        for column in (ALPHA, BETA, LOW, HIGH, ZERO):
             same = same and cells.parameter[i, column] == cells.parameter[before, column]
         if not same:
             first[number] = i
@@ -103,6 +104,7 @@ def by_windows(cells: GammaRatios, members: NDArray, target: int, free: bool, ou
             out[i, ALPHA] += p[k] * up[r, at + k]
             out[i, BETA] += p[k] * down[r, at + k]
         out[i, ETA] = lower[r] + at + mean
+        out[i, ZERO] = p[0] if lower[r] + at == 0 else 0.0
     return value + start
 
 
@@ -139,7 +141,7 @@ def _of_zero(cells: GammaRatios, i: int, out: NDArray) -> float:
     for s in range(cells.span[i, 0], cells.span[i, 1]):
         if cells.segment[s, BEGIN] <= 0.0 <= cells.segment[s, END]:
             log_weights(cells, i, cells.segment[s], 0.0, x, value, out[i, ALPHA : ALPHA + 1], out[i, BETA : BETA + 1])
-    cells.parameter[i, ETA] = eta
+    cells.parameter[i, ETA], out[i, ZERO] = eta, 1.0
     return value[0]
 
 
@@ -150,7 +152,7 @@ def evaluate_ratios(
     """Add log coefficients to ``value`` (one per total, then all free cells) and write derivatives to ``out``."""
     for i in range(block.size):
         for k in range(PARAMETERS):
-            used = k in (ETA, LOW) or (k == HIGH and cells.has[2]) or (0 < k < LOW and cells.has[k - 1])
+            used = k in (ETA, LOW, ZERO) or (k == HIGH and cells.has[2]) or (0 < k < LOW and cells.has[k - 1])
             if used and not cells.parameter[i, k] < np.inf:
                 value[:] = np.nan
                 return

@@ -232,6 +232,8 @@ def _points(cell: _Cell, precision: Reals, tolerance: float) -> tuple[Reals, Rea
     kind[[at.CENTRE, at.LAST]] = cell.centre, x.size
     kind[[at.LOW_END, at.HIGH_END]] = np.sum(x < SHIFT), np.sum(cell.high - 1 - x >= SHIFT)
     kind[[at.PANELS_END, at.SEGMENTS, at.LINEAR_NOISE]] = len(panel), len(set(of)), (cell.segment[:, SQUARE] == 0).all()
+    of_zero = np.flatnonzero((x == 0) & (base != ABSENT) & ~is_end)
+    kind[at.OF_ZERO] = of_zero[0] if of_zero.size else -1
     kind[at.ENDS :] = np.append(own, np.full(MOST_ENDS - own.size, -1))
     ellipse = np.array(panel).reshape(-1, PANEL)
     for q in ellipse:

@@ -28,12 +28,21 @@ def model_of(kind, public, noise="l1", deaths=False, visits=None):
     with pm.Model() as model:
         mu = np.maximum(X, 2) * pm.math.exp(pm.Normal("level", 0, 0.3))
         shape = pm.Gamma("shape", 4, 1)
+
+        def inflation():
+            return pm.Beta("share", 3, 1, shape=X.size)
+
         counts = {
             "negative binomial": lambda: pm.NegativeBinomial.dist(mu=mu, alpha=shape),
             "by probability": lambda: pm.NegativeBinomial.dist(n=shape, p=pm.Beta("p", 2, 20, shape=X.size)),
             "beta-binomial": lambda: pm.BetaBinomial.dist(alpha=shape, beta=4 * shape, n=4 * X + 10),
             "binomial": lambda: pm.Binomial.dist(n=4 * X + 10, p=mu / (4 * X + 10)),
             "Poisson": lambda: pm.Poisson.dist(mu),
+            "zero-inflated": lambda: pm.ZeroInflatedNegativeBinomial.dist(inflation(), mu=mu, alpha=shape),
+            "zero-inflated binomial": lambda: pm.ZeroInflatedBinomial.dist(inflation(), n=X + 1, p=mu / (2 * mu + 1)),
+            "hurdle": lambda: pm.HurdlePoisson.dist(inflation(), mu=mu),
+            "without zeros": lambda: pm.Truncated.dist(pm.NegativeBinomial.dist(mu=mu, alpha=shape), lower=1),
+            "between bounds": lambda: pm.Truncated.dist(pm.Poisson.dist(mu), lower=2, upper=90),
         }[kind]()
         x = ppd.PartiallyPrivate("x", counts, release=release)
         if deaths:
@@ -64,7 +73,9 @@ def compared(model):
     ("kind", "how"),
     [(kind, "total") for kind in ("negative binomial", "by probability", "beta-binomial")]
     + [(kind, "deaths") for kind in ("negative binomial", "binomial", "Poisson")]
-    + [("negative binomial", "no sum"), ("Poisson", "visits")],
+    + [("negative binomial", "no sum"), ("Poisson", "visits")]
+    + [(kind, how) for kind in ("zero-inflated", "without zeros") for how in ("total", "deaths", "no sum")]
+    + [("zero-inflated binomial", "total"), ("hurdle", "deaths"), ("between bounds", "no sum")],
 )
 def test_densities(kind, how):
     public = {"deaths": inv.groups("side"), "no sum": inv.Public()}.get(how, inv.total())
@@ -98,6 +109,36 @@ def test_densities_have_all_digits_for_every_shape(shape, constant):
     right = logsumexp(log_negative_binomial(x, mean[:, None], shape) + noise, axis=1).sum()
     assert model.compile_logp()({} if constant else {"alpha": shape}) == pytest.approx(right, abs=1e-8)
     assert is_used(model) != constant
+
+
+MU = np.maximum(X, 2.0)
+OTHERS = {
+    "a mixture of counts": lambda: pm.Mixture.dist([0.4, 0.6], [pm.Poisson.dist(MU), pm.Poisson.dist(2 * MU)]),
+    "more ones": lambda: pm.Mixture.dist([0.4, 0.6], [pm.DiracDelta.dist(1), pm.Poisson.dist(MU)]),
+    "three parts": lambda: pm.Mixture.dist([0.2, 0.2, 0.6], [pm.DiracDelta.dist(0)] * 2 + [pm.Poisson.dist(MU)]),
+    "zeros, or 2 and more": lambda: pm.Mixture.dist(
+        [0.4, 0.6], [pm.DiracDelta.dist(0), pm.Truncated.dist(pm.Poisson.dist(MU), lower=2)]
+    ),
+    "a bound for each area": lambda: pm.Truncated.dist(pm.Poisson.dist(MU), upper=X + 30),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_mixtures_and_truncations_use_all_counts(name):
+    mechanism = ppd.GeneralizedLaplace(inv.total(), epsilon="1/4")
+    with pm.Model() as model:
+        ppd.PartiallyPrivate("x", OTHERS[name](), release=ppd.Release(X, mechanism))
+    assert not is_used(model)
+
+
+def test_shares_of_0_and_1_have_the_density_by_all_counts():
+    model = model_of("zero-inflated", inv.Public())
+    start = model.initial_point()
+    for log_odds in (-800.0, 40.0):  # the share is 0, or rounded to 1
+        start["share_logodds__"] = np.where(X > 10, 40.0, log_odds)
+        found = float(model.compile_logp()(start))
+        with patch.multiple(ConfidentialRV, gamma_form=lambda *_: None):
+            assert found == pytest.approx(float(model.compile_logp()(start)), abs=1e-8)
 
 
 def test_other_dependents_use_all_counts():

@@ -10,9 +10,9 @@ from scipy.special import digamma, gammaln, loggamma, logsumexp
 
 from ppdinf.diagnostics.calibration import calibrate, uniformity
 from ppdinf.distributions import ops
-from ppdinf.fiber import fixed_nodes
+from ppdinf.fiber import fixed_nodes, gamma_ratios
 from ppdinf.fiber.fixed_nodes import AT, BASE, FIRST, LAST, PANELS, PANELS_END, POINT, by_fixed_nodes
-from ppdinf.fiber.gamma_ratios import ALPHA, BETA, ETA, HIGH, LOW, PARAMETERS, GammaRatios, bend, domain, log_weights
+from ppdinf.fiber.gamma_ratios import ALPHA, BETA, ETA, HIGH, LOW, ZERO, GammaRatios, domain, log_weights
 from ppdinf.fiber.gamma_sums import evaluate_ratios
 from ppdinf.fiber.node_plans import no_nodes, plan_nodes
 
@@ -39,7 +39,9 @@ def segments_of(released, epsilon, gaussian=False):
     return np.column_stack([first[:-1], first[1:]]), np.array(segment, float)
 
 
-def problem(seed, family=None, epsilon=None, d=None, gaussian=None, level=None, dependent=None, groups=1, off=None):
+def problem(
+    seed, family=None, epsilon=None, d=None, gaussian=None, level=None, dependent=None, groups=1, off=None, zeros=False
+):
     """Return cells, blocks and totals; what is not given is random."""
     rng = np.random.default_rng(seed)
 
@@ -51,7 +53,7 @@ def problem(seed, family=None, epsilon=None, d=None, gaussian=None, level=None, 
     gaussian, dependent = pick(gaussian, rng.random() < 0.4), pick(dependent, rng.random() < 0.4)
     d, level = pick(d, int(rng.integers(16, 100))), pick(level, rng.uniform(-1, 9))
     mu, alpha, trials = np.exp(rng.normal(level, 1, d)), np.exp(rng.normal(1.5, 1, d)), np.zeros(d)
-    p = np.zeros((d, PARAMETERS))
+    p = np.zeros((d, gamma_ratios.PARAMETERS))
     p[:, LOW] = 1
     if family == "poisson":
         x, p[:, ETA] = rng.poisson(mu), np.log(mu)
@@ -71,6 +73,8 @@ def problem(seed, family=None, epsilon=None, d=None, gaussian=None, level=None, 
     off = pick(off, rng.uniform(-1, 1))
     totals = [x[block == b].sum() + int(off * np.sqrt(x[block == b].sum())) for b in range(groups)]
     has = np.array([family in FAMILIES[::3], family == "beta-binomial", trials.any()], np.int64)
+    if zeros:
+        p[:, ZERO] = rng.normal(0, 3, d)
     return GammaRatios(p, has, *segments_of(released, epsilon, gaussian)), block, np.array(totals)
 
 
@@ -81,14 +85,14 @@ def planned(cells, block, totals):
 
 def evaluated(cells, block, totals, nodes=None):
     """Return values and derivatives from nodes or, without nodes, from integers."""
-    value, out = np.zeros(totals.size + 1), np.zeros((block.size, PARAMETERS))
+    value, out = np.zeros(totals.size + 1), np.zeros((block.size, gamma_ratios.PARAMETERS))
     evaluate_ratios(cells, no_nodes(block.size, totals.size) if nodes is None else nodes, block, totals, value, out)
     return value, out
 
 
 def is_by_nodes(cells, block, totals, nodes):
     """Return whether nodes are accurate enough for the first group."""
-    members, out = np.flatnonzero(block == 0), np.zeros((block.size, PARAMETERS))
+    members, out = np.flatnonzero(block == 0), np.zeros((block.size, gamma_ratios.PARAMETERS))
     return not np.isnan(by_fixed_nodes(nodes, cells.parameter, cells.has, members, 0, totals[0], out))
 
 
@@ -105,11 +109,12 @@ def errors(one, other):
 @pytest.mark.quick_cases(0)
 def test_log_weights_and_derivatives_are_those_of_gamma_functions():
     x = np.concatenate([np.linspace(0, 30, 40), [500.5, 1e4]])
-    p = np.array([[0.3, 2.5, 2e4 + 3.5, 1.0, 2e4 + 1.0]])
+    p = np.array([[0.3, 2.5, 2e4 + 3.5, 1.0, 2e4 + 1.0, -2.0]])
     cells = GammaRatios(p, np.ones(3, np.int64), np.array([[0, 1]]), np.array([[0.0, 2e4, 100, 0.5, 0.1, -1e-4]]))
-    eta, alpha, beta, low, high = p[0]
+    eta, alpha, beta, low, high, zero = p[0]
     expected = eta * x + gammaln(x + alpha) - gammaln(x + low) + gammaln(beta - x) - gammaln(high - x)
     expected -= gammaln(alpha) + gammaln(beta)
+    expected[0] += zero
     noise = 0.5 + 0.1 * (x - 100) - 1e-4 * (x - 100) ** 2
     value, up, down = np.zeros(x.size), np.empty(x.size), np.empty(x.size)
     log_weights(cells, 0, cells.segment[0], 0.0, x, value, up, down)
@@ -127,7 +132,7 @@ def test_bounds_off_the_real_line_hold(seed):
     rng = np.random.default_rng(seed)
     for i in range(3):
         low, high = domain(cells, i)
-        eta, alpha, beta, a, c = cells.parameter[i]
+        eta, alpha, beta, a, c = cells.parameter[i, :ZERO]
         segment = cells.segment[cells.span[i, 0]]
 
         def log_weight(z, eta=eta, alpha=alpha, beta=beta, a=a, c=c, segment=segment):
@@ -137,9 +142,9 @@ def test_bounds_off_the_real_line_hold(seed):
             return value - loggamma(c - z) if cells.has[2] else value
 
         begin, end = np.sort(rng.uniform(low, high, 2))
-        k, curved = bend(bool(cells.has[0]), alpha + begin, a + begin)
+        k, curved = gamma_ratios.bend(bool(cells.has[0]), alpha + begin, a + begin)
         if cells.has[2]:
-            of_end = bend(bool(cells.has[1]), beta - end, c - end)
+            of_end = gamma_ratios.bend(bool(cells.has[1]), beta - end, c - end)
             k, curved = k + of_end[0], curved + of_end[1]
         k -= 2 * segment[5]
         x, y = rng.uniform(begin, end, 200), rng.uniform(0, high - low, 200)
@@ -151,7 +156,7 @@ def test_bounds_off_the_real_line_hold(seed):
         assert (second[inside] <= curved + 1e-6).all()
 
 
-@pytest.mark.parametrize("column", [ETA, ALPHA, BETA, LOW, HIGH])
+@pytest.mark.parametrize("column", [ETA, ALPHA, BETA, LOW, HIGH, ZERO])
 def test_cells_with_the_same_segments_share_weights_only_if_all_but_the_rate_agree(column):
     """Against cells that each have their own copy of the segments; one parameter differs between half of the cells."""
     few, _, totals = problem(3, "beta-binomial", 0.2, 3, False, 3, False)
@@ -227,8 +232,9 @@ def convolved(cells, total):
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gaussian", [True, False])
-def test_groups_against_convolution_and_windows(family, gaussian):
-    cells, block, totals = problem(3, family, 0.1, 40, gaussian, 3.5, False, off=0.3)
+@pytest.mark.parametrize("zeros", [False, True])
+def test_groups_against_convolution_and_windows(family, gaussian, zeros):
+    cells, block, totals = problem(3, family, 0.1, 40, gaussian, 3.5, False, off=0.3, zeros=zeros)
     nodes = planned(cells, block, totals)
     value, out = evaluated(cells, block, totals, nodes)
     assert is_by_nodes(cells, block, totals, nodes) or "binomial" in family[:13]
@@ -238,14 +244,14 @@ def test_groups_against_convolution_and_windows(family, gaussian):
     assert slope < 1e-8
 
 
-@pytest.mark.parametrize("column", [ETA, ALPHA, BETA])
+@pytest.mark.parametrize("column", [ETA, ALPHA, BETA, ZERO])
 def test_derivatives_are_those_of_the_value(column):
-    cells, block, totals = problem(5, "beta-binomial", 0.1, 20, False, 4, False, off=0)
+    cells, block, totals = problem(5, "beta-binomial", 0.1, 20, False, 3 if column == ZERO else 4, False, off=0)
     cells.parameter[:, ALPHA] += 1
     cells.parameter[:, BETA] += 5
     nodes = planned(cells, block, totals)
     _, out = evaluated(cells, block, totals, nodes)
-    for i in (0, 7):
+    for i in abs(out[:, column]).argsort()[-2:]:
         step = 1e-4 * max(abs(cells.parameter[i, column]), 0.1)
         values = []
         for side in (1, -1):
@@ -262,7 +268,7 @@ def test_derivatives_are_those_of_the_value(column):
 def test_random_cells_against_integer_windows(seeds, epsilon, least):
     served = 0
     for seed in seeds:
-        cells, block, totals = problem(seed, epsilon=epsilon, groups=1 + seed % 3)
+        cells, block, totals = problem(seed, epsilon=epsilon, groups=1 + seed % 3, zeros=seed % 2 == 1)
         nodes = planned(cells, block, totals)
         served += is_by_nodes(cells, block, totals, nodes)
         worst, slope = errors(evaluated(cells, block, totals, nodes), evaluated(cells, block, totals))
@@ -343,6 +349,7 @@ def test_bounds_on_the_variation_of_tilted_weights_hold():
         if seed % 2:
             cells.parameter[:, ALPHA] = 0.1  # a local maximum at 0, and one at the released number
         nodes, shift, p = planned(cells, block, totals), 0.05 * (seed % 3 - 1), cells.parameter[0]
+        p[ZERO] = (0, 4, -4)[seed // 2 % 3]
         if not len(nodes.kind) or (cells.has[1] and p[BETA] < p[HIGH]):
             continue
         kind, m = nodes.kind[0], int(nodes.kind[0, LAST])
@@ -355,7 +362,8 @@ def test_bounds_on_the_variation_of_tilted_weights_hold():
         bound = fixed_nodes._variation(nodes.point, kind, cells.has, p, w, shift, log_z, np.empty(m))
         assert np.log(variation) - 1e-9 < np.log(bound)
         below = p[ALPHA] < p[LOW] and (cells.segment[:, 5] < 0).any()
-        assert np.log(bound) < np.log(variation) + (1.5 if below else 0.7) or not cells.has[0]
+        if cells.has[0] and p[ZERO] >= 0:
+            assert np.log(bound) < np.log(variation) + (1.5 if below else 0.7)
         too_small += variation > 1 + 1e-9
     assert too_small > 3
 
@@ -398,7 +406,7 @@ def grid_of(shape):
 
 
 def cells_of(level, shape, segments):
-    mu, p = SIZES * np.exp(level), np.zeros((D, PARAMETERS))
+    mu, p = SIZES * np.exp(level), np.zeros((D, gamma_ratios.PARAMETERS))
     p[:, LOW], p[:, ALPHA], p[:, ETA] = 1, shape, np.log(mu / (mu + shape))
     normaliser = np.sum(shape * np.log(shape / (mu + shape)))
     return GammaRatios(p, np.array([1, 0, 0]), *segments), normaliser
