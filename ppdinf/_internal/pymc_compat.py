@@ -127,7 +127,8 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from
 from pytensor.xtensor.type import XTensorVariable
 from pytensor.xtensor.vectorization import XRV
 
-# a rewrite, by its name in PyTensor's registry
+# rewrites, by their names in PyTensor's registry
+local_useless_switch = pytensor.compile.optdb["canonicalize"]["local_useless_switch"]
 local_dimshuffle_subtensor = pytensor.compile.optdb["uncanonicalize"]["local_dimshuffle_subtensor"]
 
 # distributions in a user's model, by their public classes

@@ -14,14 +14,17 @@ import pymc as pm
 
 from ppdinf._internal.pymc_compat import (
     Apply,
+    Constant,
     FunctionGraph,
     NodeRewriter,
     Op,
     OpToRewriterTracker,
     Subtensor,
+    Variable,
     forward,
     indices_from_subtensor,
     local_dimshuffle_subtensor,
+    local_useless_switch,
     log_density,
 )
 
@@ -82,6 +85,14 @@ PATCHES = {
         "PyTensor computes x[::-1][:1].squeeze() as x[0] if the length of x is known. The density of a dependent on a "
         "reversed table could use the wrong cell silently.",
         "A rewrite that uses the last element for slices with a negative step. No issue proposes one.",
+    ),
+    "local_useless_switch": Patch(
+        (local_useless_switch,),
+        "fn",
+        "PyTensor appends the traces of switch(c, 0, 0) to that of its own constant 0, which doubles with each switch: "
+        "24 GB for the gradient of one small model.",
+        "Traces without repetitions, or copied by rewriters in general as in "
+        "https://github.com/pymc-devs/pytensor/issues/737.",
     ),
 }
 
@@ -144,3 +155,19 @@ def _keep(own: Callable[..., Any], fgraph: FunctionGraph, node: Apply) -> bool:
 
 
 replace("local_dimshuffle_subtensor", _keep, _squeezes_steps)
+
+
+# -- a rewrite that doubles the trace of a constant --------------------------------------------------------
+
+
+def _chooses_one_constant(fgraph: FunctionGraph, node: Apply) -> bool:
+    """Return whether both values of a switch are the same constant, of the type of the result."""
+    _, left, right = node.inputs
+    return isinstance(left, Constant) and left.type == node.outputs[0].type and left.equals(right)
+
+
+def _constant(own: Callable[..., Any], fgraph: FunctionGraph, node: Apply) -> list[Variable]:
+    return [node.inputs[1]]
+
+
+replace("local_useless_switch", _constant, _chooses_one_constant)

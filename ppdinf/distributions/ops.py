@@ -279,8 +279,9 @@ class GammaSums(CellSums):
         """Evaluate in compiled code."""
         parameters, packed = (np.ascontiguousarray(x) for x in inputs)
         value, out = np.zeros(packed[TOTALS] + 1), np.zeros(parameters.shape)
+        arrays, kernel = (pointers(parameters, packed), pointers(value, out)), _GAMMA_KERNEL.provide().ctypes
         sizes = parameters.shape[0], packed.size
-        if not _GAMMA_KERNEL.provide().ctypes(*pointers(parameters, packed), *sizes, *pointers(value, out)):
+        if parameters.shape[1] != PARAMETERS or not kernel(*arrays[0], *sizes, *arrays[1]):
             raise ModelError(MISFIT)
         output_storage[0][0], output_storage[1][0] = value, out
 
@@ -303,14 +304,14 @@ def _compiled_gamma_sums(op: GammaSums, node: Apply, **kwargs: object) -> tuple[
     def gamma_sums(parameters, packed):  # type: ignore[no-untyped-def]
         value, out = np.zeros(packed[TOTALS] + 1), np.zeros((parameters.shape[0], columns))
         arrays = np.ascontiguousarray(parameters), np.ascontiguousarray(packed)
-        fits = _gamma_sums(
+        fits = parameters.shape[1] == columns and _gamma_sums(
             arrays[0].ctypes, arrays[1].ctypes, parameters.shape[0], packed.size, value.ctypes, out.ctypes
         )
         if not fits:
             raise ModelError(MISFIT)
         return value, out
 
-    return gamma_sums, 3
+    return gamma_sums, 4
 
 
 def logp_gamma(form: GammaForm, total: Integers, block: Integers) -> TensorVariable:

@@ -21,6 +21,7 @@ from three_cells import posed
 
 import ppdinf as ppd
 import ppdinf.models
+from ppdinf._internal import pymc_compat
 from ppdinf._internal.kernel_op import CallbackOp
 from ppdinf._internal.pymc_compat import NodeRewriter, get_jaxified_graph, local_dimshuffle_subtensor
 from ppdinf._internal.pymc_patches import PATCHES
@@ -55,7 +56,7 @@ def summed_out():
 
 
 def ratios(total=30, ends=None):
-    columns = [ETA - 1, 2 + pt.exp(ETA), pt.zeros(3), pt.ones(3), pt.zeros(3)]
+    columns = [ETA - 1, 2 + pt.exp(ETA), pt.zeros(3), pt.ones(3), pt.zeros(3), pt.tanh(ETA)]
     noise = np.tile([0.0, 200.0, 0.0, 0.0, -0.05, 0.0], (3, 1))
     span, has = np.arange(3)[:, None] + [0, 1], (True, False, False)
     form = GammaForm(pt.stack(columns, axis=1), pt.zeros(()), has, span, noise, ends)
@@ -129,6 +130,17 @@ def test_compiled_or_not(case):
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("mode", ["NUMBA", "FAST_COMPILE"])
+def test_parameters_of_another_number_of_columns_are_refused(mode):
+    """Otherwise compiled code would read and write outside of the arrays."""
+    parameters, packed = pt.dmatrix(), pt.lvector()
+    function = pytensor.function([parameters, packed], ops.GammaSums()(parameters, packed), mode=mode)
+    constants = ratios()[0].owner.inputs[0].owner.inputs[0].owner.inputs[1].get_value()
+    assert np.isfinite(function(np.ones((3, 6)), constants)[0]).any()
+    with pytest.raises(ModelError, match="number of cells"):
+        function(np.ones((3, 5)), constants)
+
+
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("case", ["sums given totals", "sums of ratios of gamma functions", "nested sums"])
 def test_values_and_gradients_in_jax(case):
@@ -189,7 +201,7 @@ def test_no_op_is_omitted():
 
 PACKAGE = str(Path(ppdinf.models.__file__).parents[1])
 CHECKS = {"function", "has_tables", "_depends_on_tables", "<genexpr>", "<lambda>", "_get_trackers", "of_op", "_clear",
-          "_squeezes_steps"}  # fmt: skip
+          "_squeezes_steps", "_chooses_one_constant"}  # fmt: skip
 
 
 def is_own(value):
@@ -267,6 +279,21 @@ def test_one_element_of_a_reversed_vector_is_the_last(form, monkeypatch):
     assert element() == 3
     monkeypatch.setattr(local_dimshuffle_subtensor, "fn", local_dimshuffle_subtensor.fn.__wrapped__)
     assert element() == 1
+
+
+def test_traces_of_constants_do_not_grow_with_each_switch(monkeypatch):
+    """Wrong variant: the rewrite of PyTensor, by which traces double."""
+
+    def length():
+        zero, conditions = pt.constant(0.0), [pt.bscalar() for _ in range(8)]
+        zero.tag.trace = [[]]
+        pytensor.function(conditions, sum(2 * pt.switch(c, zero, zero) + c for c in conditions))
+        return len(zero.tag.trace)
+
+    assert length() == 1
+    rewrite = pymc_compat.local_useless_switch
+    monkeypatch.setattr(rewrite, "fn", rewrite.fn.__wrapped__)
+    assert length() > 2**8
 
 
 def test_nodes_of_equal_tables_are_planned_once(monkeypatch):
