@@ -221,9 +221,13 @@ LEVEL, SPREAD, SHAPE = 5.0, 1.5, (-1.0, 2.0)
 EFFECTS = 5000
 """Largest number of labels of a factor."""
 
-FEW, SELDOM, TURNS = 300, 1 / 4, 3
+FEW, SELDOM = 300, 1 / 4
 """Number of cells of a label up to which its effect is always updated jointly with them; smallest probability of a
-joint update; passes over factors whose labels all have so few cells, since possibly empty labels mix slowest."""
+joint update."""
+
+TURNS, SPARSE = 3, 10
+"""Passes over factors whose labels all have few cells, and one of them fewer persons in a cell on average: possibly
+empty labels mix slowest."""
 
 
 class FixedPrior:
@@ -267,7 +271,9 @@ class LearnedPrior:
         orders = [members[np.argsort(labels[members], kind="stable")] for labels in codes]
         counts = [np.bincount(labels[members], minlength=size) for labels, size in zip(codes, sizes, strict=True)]
         numbers = np.concatenate([np.zeros(0, dtype=np.int64), *counts])
-        turns = [k for k, cells in enumerate(counts) for _ in range(TURNS if cells.max() <= FEW else 1)]
+        persons = [np.bincount(labels, start, cells.size) for labels, cells in zip(codes, counts, strict=True)]
+        often = [n.max() <= FEW and (x < SPARSE * n).any() for x, n in zip(persons, counts, strict=True)]
+        turns = np.repeat(np.arange(sizes.size), np.where(often, TURNS, 1))
         level = float(np.log(max(start[possible].mean(), 0.01))) if possible.any() else 0.0
         log_h, h = np.empty(largest + 1), np.empty(largest + 1)
         self.arrays = Prior(
@@ -282,7 +288,7 @@ class LearnedPrior:
             first=first,
             starts=np.concatenate([[0], np.cumsum(numbers)]),
             cells=np.concatenate([np.zeros(0, dtype=np.int64), *orders]),
-            turns=np.array(turns, dtype=np.int64),
+            turns=turns,
             often=np.maximum(SELDOM, FEW / np.maximum(numbers, 1)),
             state=np.array([level, -0.5]),
             effects=np.zeros(first[-1]),

@@ -25,7 +25,18 @@ from ppdinf.distributions.build_fiber import TableSupport, feasible_start, fiber
 from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs.cell_quantiles import knots_of, log_weights_at
-from ppdinf.fiber.gibbs.joint_move import FREE, HELD, Block, Bounds, GaussianBlock, Noise, gaussian_block, joint_moves
+from ppdinf.fiber.gibbs.joint_move import (
+    FREE,
+    HELD,
+    MOST,
+    WITH_PRIOR,
+    Block,
+    Bounds,
+    GaussianBlock,
+    Noise,
+    gaussian_block,
+    joint_moves,
+)
 from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, CellWeights, cell_weights, walk_by_slices, walk_tables
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, Mixtures, draw_scales, no_sums
 from ppdinf.fiber.gibbs.table_update import Directions, advance, directions, random_truncation
@@ -145,6 +156,7 @@ def sweeps(
     measured: Measured,
     mixtures: Mixtures,
     bounds: Bounds,
+    alone: Block,
     block: Block,
     partner: Integers,
     step: float,
@@ -179,11 +191,11 @@ def sweeps(
         draw_scales(mixtures, sums, measured, rng)
         log_totals[:] = np.nan  # log totals of single cells, valid until parameters change
         log_weights_at(noise_at_knots, lower, knots, prior.log_h, at_knots)
-        if block[4].size > 0:
+        if alone[4].size > 0:
             write_slopes(prior)
             here = prior.log_h, prior.h, at_knots, prior.slope
             moved = joint_moves(
-                table, sums, slack, nobody, one, partner, here, here, log_totals, noise, measured, bounds, block, step,
+                table, sums, slack, nobody, one, partner, here, here, log_totals, noise, measured, bounds, alone, step,
                 zero, kept, rng,
             )  # fmt: skip
             if tune:
@@ -272,11 +284,11 @@ class TableGibbs:
                 "noise is Gaussian and sums are known more precisely than cells."
             )
 
-    def block(self, means: Reals) -> tuple[GaussianBlock, Integers]:
+    def block(self, means: Reals, most: int = WITH_PRIOR) -> tuple[GaussianBlock, Integers]:
         """Choose the cells of a joint block from mean counts, and for every other cell a partner with equal sums."""
         distance = np.minimum(means - self.limits[0], self.limits[1] - means)
         distance[self.fiber.fixed] = -np.inf
-        block, A = gaussian_block(self.fiber, self.precision, distance), self.fiber.system.A
+        block, A = gaussian_block(self.fiber, self.precision, distance, most), self.fiber.system.A
         partner = np.full(means.size, FREE)
         if A.shape[0]:
             constrained = np.flatnonzero((np.diff(sp.csc_array(A).indptr) > 0) & ~self.fiber.fixed)
@@ -309,7 +321,7 @@ class Chain:
         self._tables, self._rng, self.table = tables, rng, tables.start if vertex is None else vertex
         self._directions, self._position = directions(fiber, 1, rng), BATCH * TIMES_OF_FIXED
         self._total, self._draws, self._count = np.zeros(self.table.size), 0, 0
-        self._step, self._block = 1.0, tables.block(np.zeros(self.table.size))
+        self._set_blocks(np.zeros(self.table.size))
         self._weights = np.empty((0, 0) if tables.wide else fiber.log_noise.shape)
         self._constant: CellWeights | None = None
         self._jointly = isinstance(fiber.coupling, MeasuredSums)
@@ -345,8 +357,12 @@ class Chain:
             self._total += self.table
             self._draws, self._count = self._draws + 1, self._count + 1
             if self._draws in RELEARN:
-                self._step, self._block = 1.0, self._tables.block(self._total / self._count)
+                self._set_blocks(self._total / self._count)
                 self._total[:], self._count = 0.0, 0
+
+    def _set_blocks(self, means: Reals) -> None:
+        """Choose the cells that are updated alone, and those that are updated with the prior."""
+        self._step, self._alone, self._block = 1.0, self._tables.block(means, MOST)[0], self._tables.block(means)
 
     def _walk(self, log_h: Reals, slope: Reals) -> None:
         """Set the next table of a batch, whose weights are constant."""
@@ -366,7 +382,7 @@ class Chain:
         tables, (block, partner) = self._tables, self._block
         x = np.concatenate([self.table, tables.fiber.slack(self.table)])
         self._step = sweeps(
-            number, x, along, prior.arrays, tables.noise, self._measured, self._mixtures, tables.bounds, block.arrays,
-            partner, self._step, self._jointly, tune, self._rng,
+            number, x, along, prior.arrays, tables.noise, self._measured, self._mixtures, tables.bounds,
+            self._alone.arrays, block.arrays, partner, self._step, self._jointly, tune, self._rng,
         )  # fmt: skip
         self.table = x[: self.table.size]

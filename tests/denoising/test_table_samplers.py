@@ -122,7 +122,7 @@ def test_moves_without_their_hastings_ratio_are_detected(monkeypatch):
     )
     propose = joint_move.propose
     monkeypatch.setattr(joint_move, "propose", lambda *given: (propose(*given), 0.0)[1])
-    monkeypatch.setattr(joint_move, "log_probability", lambda *given: 0.0)
+    monkeypatch.setattr(joint_move, "log_probability_back", lambda *given: 0.0)
     monkeypatch.setattr(joint_move, "joint_move", joint_move.joint_move.py_func)
     monkeypatch.setattr(table_gibbs, "joint_moves", joint_move.joint_moves.py_func)
     monkeypatch.setattr(table_gibbs, "sweeps", table_gibbs.sweeps.py_func)

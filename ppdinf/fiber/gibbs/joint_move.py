@@ -21,8 +21,9 @@ type Ints = NDArray[np.int64]
 AWAY = 4.0
 """Smallest distance of a cell from impossible counts, in standard deviations of its noise."""
 
-FEWEST, MOST = 8, 1500
-"""Smallest and largest number of cells of a block: smaller blocks use lines, larger ones a too large matrix."""
+FEWEST, MOST, WITH_PRIOR = 8, 1500, 100
+"""Smallest and largest number of cells of a block (smaller blocks use lines, larger ones a too large matrix), and the
+largest number if the prior changes, too: a sweep has hundreds of such moves."""
 
 SMOOTH = 3.0
 """Variance from which the mass of a discrete Gaussian does not depend on its centre, within 1e-25."""
@@ -67,40 +68,42 @@ def _discrete_gaussian(center: float, precision: float, rng: np.random.Generator
 def _along(R: Reals, g: Reals, step: float) -> Reals:
     """Return ``R mean`` of a proposal, whose mean is a multiple of ``H^-1 g`` with ``H = R' R``."""
     z = (1.0 - np.sqrt(1.0 - step * step)) * g
-    for i in range(z.size):  # solves R' z = g by rows of R
+    for i in range(z.size):  # solves R' z = g by rows of R; slices, since only loops from 0 use vector instructions
         z[i] /= R[i, i]
-        for j in range(i + 1, z.size):
-            z[j] -= R[i, j] * z[i]
+        here, row, later = z[i], R[i, i + 1 :], z[i + 1 :]
+        for j in range(later.size):
+            later[j] -= row[j] * here
     return z
 
 
-@jit
-def _rest(R: Reals, z: Reals, u: Ints, i: int) -> float:
-    """Return the center of u_i given the later coordinates, times ``R[i, i]``."""
-    rest = z[i]
-    for j in range(i + 1, z.size):
-        rest -= R[i, j] * u[j]
-    return rest
+@jit(fastmath={"reassoc", "contract"})
+def _dot(a: Reals, b: Reals) -> float:
+    """Return the sum of products, added in any order."""
+    total = 0.0
+    for j in range(a.size):
+        total += a[j] * b[j]
+    return total
 
 
 @jit
-def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Ints) -> float:
-    """Draw u by Klein's algorithm and return its log probability."""
+def propose(R: Reals, g: Reals, step: float, rng: np.random.Generator, u: Reals, of_later: Reals) -> float:
+    """Draw integers u by Klein's algorithm, write ``sum_{j > i} R_ij u_j``, and return the log probability of u."""
     z, found = _along(R, g, step), 0.0
     for i in range(z.size - 1, -1, -1):
-        center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
+        of_later[i] = _dot(R[i, i + 1 :], u[i + 1 :])
+        center, precision = (z[i] - of_later[i]) / R[i, i], (R[i, i] / step) ** 2
         u[i] = _discrete_gaussian(center, precision, rng)
         found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
     return found
 
 
 @jit
-def log_probability(R: Reals, g: Reals, step: float, u: Ints) -> float:
-    """Return the log of the probability that `propose` draws u."""
+def log_probability_back(R: Reals, g: Reals, step: float, u: Reals, of_later: Reals) -> float:
+    """Return the log of the probability that `propose` draws -u; `of_later` is what it wrote for u."""
     z, found = _along(R, g, step), 0.0
     for i in range(z.size):
-        center, precision = _rest(R, z, u, i) / R[i, i], (R[i, i] / step) ** 2
-        found -= 0.5 * precision * (u[i] - center) ** 2 + _log_mass(center, precision)
+        center, precision = (z[i] + of_later[i]) / R[i, i], (R[i, i] / step) ** 2
+        found -= 0.5 * precision * (u[i] + center) ** 2 + _log_mass(center, precision)
     return found
 
 
@@ -123,13 +126,13 @@ NOBODY = GaussianBlock(np.zeros(0, dtype=np.int64), sp.csc_array((0, 0), dtype=n
 """No cells."""
 
 
-def gaussian_block(fiber: Fiber, precision: Reals, away: Reals) -> GaussianBlock:
+def gaussian_block(fiber: Fiber, precision: Reals, away: Reals, most: int) -> GaussianBlock:
     """Return the cells that can be updated together; none if noise of sums is not Gaussian or the cells are too few."""
     measured = fiber.coupling
     if not isinstance(measured, MeasuredSums) or measured.mixtures or (measured.precision == 0).any():
         return NOBODY
     far = np.multiply(away, np.sqrt(precision), out=np.zeros(precision.size), where=precision > 0)
-    cells = np.sort(np.argsort(-far, kind="stable")[: min(MOST, int((far > AWAY).sum()))])
+    cells = np.sort(np.argsort(-far, kind="stable")[: min(most, int((far > AWAY).sum()))])
     if cells.size < FEWEST:
         return NOBODY
     exact = sp.csr_array(fiber.system.A)[:, cells]
@@ -193,14 +196,14 @@ def _inside(x: Ints, cells: Ints, lower: Ints, log_noise: Reals) -> bool:
 
 @jit
 def _shift(
-    x: Ints, sums: Ints, slack: Ints, u: Ints, sign: int, measured: Measured, bounds: Bounds, block: Block
+    x: Ints, sums: Ints, slack: Ints, u: Reals, sign: int, measured: Measured, bounds: Bounds, block: Block
 ) -> None:
     """Add ``sign B u`` to the cells of a block."""
     cells, first, rows, steps, root = block
     for c in range(root.shape[0]):
         if u[c] != 0:
             for j in range(first[c], first[c + 1]):
-                _add(x, sums, slack, cells[rows[j]], sign * u[c] * steps[j], measured, bounds)
+                _add(x, sums, slack, cells[rows[j]], sign * int(u[c]) * steps[j], measured, bounds)
 
 
 @jit
@@ -290,8 +293,9 @@ def joint_move(
         _change(x, sums, slack, cells, partner, changes, -1, measured, bounds)
         return False
     # 3. the block, drawn given all other cells
-    u = np.zeros(block[4].shape[0], np.int64)
-    forward = propose(block[4], _slopes(x, sums, log_noise, lower, log_h_new, slope_new, measured, block), step, rng, u)
+    u, of_later = np.empty(block[4].shape[0]), np.empty(block[4].shape[0])
+    slopes = _slopes(x, sums, log_noise, lower, log_h_new, slope_new, measured, block)
+    forward = propose(block[4], slopes, step, rng, u, of_later)
     _shift(x, sums, slack, u, 1, measured, bounds, block)
     accepted = not (slack < 0).any() and _inside(x, own, lower, log_noise)
     if accepted:
@@ -306,7 +310,7 @@ def joint_move(
     accepted = accepted and _inside(x, own, lower, log_noise)
     if accepted:
         slopes = _slopes(x, sums, log_noise, lower, log_h, slope, measured, block)
-        ratio += log_probability(block[4], slopes, step, -u) - forward
+        ratio += log_probability_back(block[4], slopes, step, u, of_later) - forward
         accepted = np.log(rng.random()) < ratio
     if accepted:
         _change(x, sums, slack, cells, partner, changes, 1, measured, bounds)
