@@ -1,11 +1,12 @@
 """A county of 2,016 cells with eleven overlapping noisy queries, denoised: time, effective draws, error, coverage.
 
     uv run python benchmarks/denoise.py [files]
+    uv run python benchmarks/denoise.py state
 
 Cells are persons by residence, voting age, ethnicity and race, 40,000 simulated persons. Variances of the noise are
 those of counties in the 2020 Census redistricting files. The posterior is compared with least squares clipped at 0, and
 with the detailed query as published. The first table is without exact sums, the second one with the total and two
-margins.
+margins. The state has 20 counties of 252 cells, 400,000 persons and twelve queries, nothing exact, and default draws.
 """
 
 from __future__ import annotations
@@ -37,6 +38,18 @@ QUERIES = [
 ]
 
 
+STATE = (20, 2, 2, 63)
+STATE_DIMS = ("county", "age", "ethnicity", "race")
+VARIANCES = {
+    (): 4.7, (0,): 19.49, (1,): 1469.7, (2,): 1469.7, (3,): 1469.7, (0, 1): 145.5, (0, 3): 145.5, (1, 2): 1469.7,
+    (1, 3): 524.9, (2, 3): 524.9, (1, 2, 3): 145.5, (0, 1, 2, 3): 19.49,
+}  # fmt: skip
+STATE_QUERIES = [
+    (inv.margin(*(STATE_DIMS[k] for k in kept)) if kept else inv.total(), kept, variance)
+    for kept, variance in VARIANCES.items()
+]
+
+
 def county(seed):
     """Return the confidential table."""
     rng = np.random.default_rng(seed)
@@ -46,20 +59,35 @@ def county(seed):
     return rng.multinomial(40_000, p.ravel() / p.sum()).reshape(SHAPE)
 
 
+def state():
+    """Return the confidential table."""
+    rng = np.random.default_rng(1)
+    race = rng.dirichlet(np.concatenate([[60, 12, 1, 5, 0.3, 6], np.full(15, 0.5), np.full(42, 0.02)]))
+    size = rng.lognormal(0, 1, 20)
+    p = np.einsum("a,b,c,d->abcd", size, [0.24, 0.76], [0.85, 0.15], race) * rng.gamma(0.8, 1 / 0.8, STATE)
+    return rng.multinomial(400_000, p.ravel() / p.sum()).reshape(STATE)
+
+
+def noisy(sums, variance, rng):
+    return np.asarray(sums) + np.rint(rng.normal(0, np.sqrt(variance), np.shape(sums))).astype(int)
+
+
+def queries(x, of, rng):
+    """Return noisy queries of a table."""
+    parts = []
+    for statement, kept, variance in of:
+        sums = x.sum(tuple(k for k in range(4) if k not in kept))
+        parts.append(ppd.measured(statement, noisy(sums, variance, rng), laws.DiscreteGaussian(variance=variance)))
+    return parts
+
+
 def published(x, seed, exact):
     """Return the noisy queries and the exact sums."""
     rng = np.random.default_rng(seed)
-
-    def noisy(sums, variance):
-        return np.asarray(sums) + np.rint(rng.normal(0, np.sqrt(variance), np.shape(sums))).astype(int)
-
-    parts = []
-    for statement, kept, variance in QUERIES:
-        summed = tuple(k for k in range(4) if k not in kept)
-        parts.append(ppd.measured(statement, noisy(x.sum(summed), variance), laws.DiscreteGaussian(variance=variance)))
+    parts = queries(x, QUERIES, rng)
     by_level = [x[:1].sum(), x[1:5].sum(), x[5:].sum()]
     levels = inv.groups("residence", LEVELS)
-    parts.append(ppd.measured(levels, noisy(by_level, 1469.7), laws.DiscreteGaussian(variance=1469.7)))
+    parts.append(ppd.measured(levels, noisy(by_level, 1469.7, rng), laws.DiscreteGaussian(variance=1469.7)))
     labels = {dim: [str(k) for k in range(n)] for dim, n in zip(DIMS, SHAPE, strict=True)}
     public = {inv.total(): int(x.sum()), inv.margin("residence"): x.sum((1, 2, 3)), inv.margin("age"): x.sum((0, 2, 3))}
     return ppd.Measurements(labels, *parts, public=public if exact else None)
@@ -73,6 +101,21 @@ def least_squares(seen):
     Q = sp.csc_array(entries.matrix)
     precision = sp.csc_array(Q.T @ sp.diags_array(weight) @ Q)
     return np.maximum(spsolve(precision, Q.T @ (weight * entries.y)), 0)
+
+
+def in_state():
+    """Denoise the table of the state, and print its figures."""
+    x = state()
+    labels = {dim: [str(k) for k in range(n)] for dim, n in zip(STATE_DIMS, STATE, strict=True)}
+    seen = ppd.Measurements(labels, *queries(x, STATE_QUERIES, np.random.default_rng(2)))
+    ppd.denoise(seen, draws=2, tune=2, chains=1, rng=1, progressbar=False)  # compiles
+    busy = time.process_time()
+    posterior = ppd.denoise(seen, rng=1, progressbar=False)
+    busy, at = time.process_time() - busy, posterior.convergence
+    print(
+        f"state: {busy:.0f} CPU s; bulk ESS median {at.ess_bulk.median():.0f}, least {at.ess_bulk.min():.0f}; R-hat "
+        f"largest {at.r_hat.max():.3f}"
+    )
 
 
 def main(files=1):
@@ -106,4 +149,7 @@ def main(files=1):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    if sys.argv[1:] == ["state"]:
+        in_state()
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1)

@@ -272,8 +272,8 @@ class LearnedPrior:
         counts = [np.bincount(labels[members], minlength=size) for labels, size in zip(codes, sizes, strict=True)]
         numbers = np.concatenate([np.zeros(0, dtype=np.int64), *counts])
         persons = [np.bincount(labels, start, cells.size) for labels, cells in zip(codes, counts, strict=True)]
-        often = [n.max() <= FEW and (x < SPARSE * n).any() for x, n in zip(persons, counts, strict=True)]
-        turns = np.repeat(np.arange(sizes.size), np.where(often, TURNS, 1))
+        sparse = [n.max() <= FEW and (x < SPARSE * n).any() for x, n in zip(persons, counts, strict=True)]
+        turns = np.repeat(np.arange(sizes.size), np.where(sparse, TURNS, 1))
         level = float(np.log(max(start[possible].mean(), 0.01))) if possible.any() else 0.0
         log_h, h = np.empty(largest + 1), np.empty(largest + 1)
         self.arrays = Prior(

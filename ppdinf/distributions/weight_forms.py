@@ -185,10 +185,11 @@ def gamma_form(
     used, first, of = np.unique(noise.of[kept], return_index=True, return_inverse=True)
     if cells is None:
         return None
-    starts = lower[kept][first]
-    counts = starts[:, None] + np.arange(noise.values.shape[1])
-    inside = (counts >= cells.first) & (counts <= cells.last)
-    segments = noise_segments(np.where(inside, noise.values[used], -np.inf), starts)
+    log_noise, starts = noise.values[used], lower[kept][first]
+    if cells.first > 0 or cells.last < np.inf:
+        counts = starts[:, None] + np.arange(log_noise.shape[1])
+        log_noise[(counts < cells.first) | (counts > cells.last)] = -np.inf
+    segments = noise_segments(log_noise, starts)
     if segments is None:
         return None
     columns = [cells.eta, cells.alpha, cells.beta, cells.low, cells.high, cells.zero]

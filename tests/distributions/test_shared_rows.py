@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytest
+import xarray as xr
 from scipy import stats
 from scipy.special import logsumexp
 
@@ -177,6 +178,39 @@ def test_exposures_that_become_0_after_the_model_is_built():
         assert len(tables_of(model)[0].law.fiber.noise.values) == len(set(Y))
         pm.set_data({"exposure": EXPOSURE})
     np.testing.assert_allclose(differences(model), convolved("rates of 0", True), rtol=1e-8)
+
+
+@pytest.mark.parametrize("by_nodes", [True, False])
+def test_two_tables_of_two_dimensions_whose_shapes_become_different(monkeypatch, by_nodes):
+    """One is transposed; a common shape is replaced by one for each cell after the model is built."""
+    monkeypatch.setattr(confidential_rv, "OF_NODES", 0)
+    if not by_nodes:
+        monkeypatch.setattr(ops, "plan_nodes", lambda *given: no_nodes(Y.size, given[-1]))
+    monkeypatch.setattr(ops, "shared_constants", lambda _, compute: pytensor.shared(compute()))
+    wide = xr.DataArray(Y.reshape(2, 4), {"a": [0, 1], "b": range(4)}, ("a", "b"))
+    t, found = 0.3, []
+    with pm.Model(coords={"a": range(2), "b": range(4)}) as model:
+        shape = pm.Data("shape", np.full((2, 4), 2.0))
+        rate = pm.math.exp(pm.Flat("t", initval=t) * SLOPE.reshape(2, 4))
+        for name, table in (("x", wide), ("y", wide.transpose("b", "a"))):
+            release = ppd.Release(table, ppd.GeneralizedLaplace(total(), epsilon=EPSILON))
+            own = (rate, shape) if name == "x" else (rate.T, shape.T)
+            ppd.PartiallyPrivate(name, pm.NegativeBinomial.dist(mu=own[0], alpha=own[1]), release=release)
+    assert sum(isinstance(v.owner and v.owner.op, GammaSums) for v in ancestors([model.logp()])) == 2
+    for shapes in (np.full(8, 2.0), N / 3):
+        with model:
+            pm.set_data({"shape": shapes.reshape(2, 4)})
+        values = [float(model.compile_logp()({"t": np.array(at)})) for at in (t, 1.1)]
+        exact = []
+        for at in (t, 1.1):
+            p = (shapes / (shapes + mean(at)[:, 0]))[:, None]
+            of_sum = np.ones(1)
+            for own in stats.nbinom.pmf(COUNTS, shapes[:, None], p) * np.exp(-EPSILON * abs(Y[:, None] - COUNTS)):
+                of_sum = np.convolve(of_sum, own)
+            exact.append(2 * np.log(of_sum[Y.sum()]))
+        assert values[1] - values[0] == pytest.approx(exact[1] - exact[0], abs=1e-8)
+        found.append(exact[1] - exact[0])
+    assert abs(found[0] - found[1]) > 1e-3
 
 
 D = 20_000
