@@ -60,12 +60,13 @@ def require_place(path: FilePath) -> None:
         )
 
 
-def require_replaceable(path: FilePath) -> None:
-    """Refuse, before any work, a file that `write_atomically` could not write or replace afterwards."""
-    goal = Path(os.path.realpath(as_path(path)))
-    require_place(goal)
-    with unwritable(goal.name):
-        _mode_of(goal)
+def require_replaceable(*paths: FilePath | None) -> None:
+    """Refuse, before any work, files that `write_atomically` could not write or replace afterwards."""
+    for path in (given for given in paths if given is not None):
+        goal = Path(os.path.realpath(as_path(path)))
+        require_place(goal)
+        with unwritable(goal.name):
+            _mode_of(goal)
 
 
 def make_folder(path: FilePath) -> None:
