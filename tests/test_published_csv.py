@@ -35,12 +35,8 @@ def suppressed(x):
     return np.where((x > 0) & (x < 10), "1-9", x.astype(str))
 
 
-def margins(write):
-    return write("counties.csv", TRUE.sum(1), ["county"]), write("months.csv", TRUE.sum(0), ["month"])
-
-
 def test_ranges_with_margins_are_denoised_and_audited(write, tmp_path):
-    by_county, by_month = margins(write)
+    by_county, by_month = write("counties.csv", TRUE.sum(1), ["county"]), write("months.csv", TRUE.sum(0), ["month"])
     file, out = write("deaths.csv", suppressed(TRUE)), tmp_path / "out.csv"
     public = ["--public", by_county, "--public", by_month]
     text = run("denoise", file, *TABLE, *public, "--draws", 200, "--output", out)

@@ -324,11 +324,6 @@ def test_random_statements(seeds, tmp_path):
         pytest.fail("\n\n".join(found), pytrace=False)
 
 
-def rounding_without_suppression(monkeypatch):
-    """A printed 0 means 0 to 2, although 1 and 2 would be suppressed."""
-    monkeypatch.setattr(HiddenCounts, "excluded", (math.inf, -math.inf))
-
-
 def misread(change):
     """A wrong variant in which the arguments of a rule of suppression change when it is read."""
 
@@ -339,22 +334,19 @@ def misread(change):
     return wrong
 
 
-def totals_by_name_only(monkeypatch):
-    monkeypatch.setattr(totals, "_sum_of_others", lambda *_: None)
-
-
 def exchanged(empty, other):
     return misread(lambda *rule: tuple(other if stated == empty else stated for stated in rule))
 
 
 WRONG = {
-    "rounding without suppression": rounding_without_suppression,
+    # a printed 0 means 0 to 2, although 1 and 2 would be suppressed
+    "rounding without suppression": lambda patch: patch.setattr(HiddenCounts, "excluded", (math.inf, -math.inf)),
     "missing as suppressed": exchanged("missing", "suppressed"),
     "zero as missing": exchanged("zero", "missing"),
     "characters as marks": misread(
         lambda below, least, marks, *rest: (below, least, set(marks) if isinstance(marks, str) else marks, *rest)
     ),
-    "totals by name only": totals_by_name_only,
+    "totals by name only": lambda patch: patch.setattr(totals, "_sum_of_others", lambda *_: None),
 }
 
 

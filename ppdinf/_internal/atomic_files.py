@@ -60,12 +60,13 @@ def require_place(path: FilePath) -> None:
         )
 
 
-def require_replaceable(path: FilePath) -> None:
-    """Refuse, before any work, a file that `write_atomically` could not write or replace afterwards."""
-    goal = Path(os.path.realpath(as_path(path)))
-    require_place(goal)
-    with unwritable(goal.name):
-        _mode_of(goal)
+def require_replaceable(*paths: FilePath | None) -> None:
+    """Refuse, before any work, files that `write_atomically` could not write or replace afterwards."""
+    for path in (given for given in paths if given is not None):
+        goal = Path(os.path.realpath(as_path(path)))
+        require_place(goal)
+        with unwritable(goal.name):
+            _mode_of(goal)
 
 
 def make_folder(path: FilePath) -> None:
@@ -74,10 +75,12 @@ def make_folder(path: FilePath) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise WriteError(
-            error.errno, f"the folder {path.name} could not be made: {why[:1].lower()}{why[1:]}"
-        ) from error
+        raise _write_error(error, f"the folder {path.name} could not be made") from error
+
+
+def _write_error(error: OSError, what: str) -> WriteError:
+    why = error.strerror or type(error).__name__
+    return WriteError(error.errno, f"{what}: {why[:1].lower()}{why[1:]}")
 
 
 @contextlib.contextmanager
@@ -88,10 +91,7 @@ def unwritable(name: str) -> Iterator[None]:
     except FileExistsError:
         raise
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise WriteError(
-            error.errno, f"{name} could not be written, and no part of it remains: {why[:1].lower()}{why[1:]}"
-        ) from error
+        raise _write_error(error, f"{name} could not be written, and no part of it remains") from error
 
 
 def flush_folder(folder: Path) -> None:

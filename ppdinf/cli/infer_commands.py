@@ -98,8 +98,7 @@ def _regression(
     translate(formula, release, family, data)  # a formula is refused before a folder is made
     make_folder(output)
     files = [output / name for name in ("parameters.csv", "posterior.csv", "model.py")]
-    for written in files:
-        require_replaceable(written)
+    require_replaceable(*files)
     with plain_warnings(), stage("Sampling the posterior", shows_progress=True):
         fitted = ppd.fit(formula, release, family=family, data=data, **sampling)
     counts = ppd.sample_confidential(fitted.idata, fitted.model, random_seed=sampling["random_seed"] + 1)
@@ -125,8 +124,8 @@ def run(release: Release, settings: Json, output: Path, title: str, file: str, t
 
     require_report(release, *(settings[name] for name in ("name", "exposure", "previous")))
     make_folder(output)
-    for written in ("report.html", "posterior.csv", *(f"{figure}.png" for figure in FIGURES)):
-        require_replaceable(output / written)
+    names = ("report.html", "posterior.csv", *(f"{figure}.png" for figure in FIGURES))
+    require_replaceable(*(output / name for name in names))
     with plain_warnings(), stage("Sampling the posterior", shows_progress=True):
         analysis = replace(analyse_rates(release, **settings, progressbar=True), truth=truth)
     about = "" if truth is None else "The epidemic is simulated: no real place, person or count."

@@ -154,8 +154,7 @@ def read(
     from ppdinf.measurements.published_table import clean_cells
 
     cells = None if output is None else output.with_suffix(".cells.csv")
-    for path in filter(None, (output, cells)):
-        require_replaceable(path)
+    require_replaceable(output, cells)
     understood = list[Any]()
 
     def explain(found: object) -> None:
@@ -186,8 +185,7 @@ def audit(
     Exit code 1 if the table discloses a count that it does not publish, or if the time was not sufficient to exclude
     this.
     """
-    for path in filter(None, (output, report)):
-        require_replaceable(path)
+    require_replaceable(output, report)
     seen = table.read()
     bounds = ppd.identified_bounds(seen, seconds=seconds)
     disclosed, open_cells = bounds[bounds.disclosed], bounds[~bounds.exact]
@@ -244,8 +242,7 @@ def denoise(
     from ppdinf.denoising.denoised import require_columns, require_name
 
     require_name(output)
-    for path in [output, *([] if report is None else [report])]:
-        require_replaceable(path)
+    require_replaceable(output, report)
     if report is not None and report.resolve() == output.resolve():
         raise PpdinfError(f"--output and --report name the same file, {output.name}: choose two names")
     statement = ppd.invariants.margin(*by) if by else None

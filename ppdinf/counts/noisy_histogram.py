@@ -112,12 +112,6 @@ class CyclicLaplace(Cumulative):
         return HistogramNoise(np.cumsum(measured) - measured, lowest, steps, float(epsilon), shifted=True)
 
 
-def cyclic_gaussian(histogram: Integers, epsilon: Fraction, delta: Fraction, stream: BitStream) -> Integers:
-    """Draw a histogram with discrete Gaussian noise around a cycle, (epsilon, delta) for a shift by one."""
-    sigma = Fraction(discrete_gaussian_sigma(epsilon, delta)).limit_denominator(10**6)
-    return _around(histogram, draw_discrete_gaussian((sigma + Fraction(1, 10**6)) ** 2, histogram.size, stream))
-
-
 def _around(histogram: Integers, noise: Integers) -> Integers:
     return histogram + noise - np.roll(noise, -1)
 
@@ -276,6 +270,9 @@ def noisy_histogram(
     exact = as_fraction(epsilon, "epsilon")
     counts = numbers(histogram, "histogram", integer=True)
     if delta is not None:
-        return cyclic_gaussian(counts, exact, as_fraction(delta, "delta"), stream).astype(np.float64)
+        # discrete Gaussian noise around a cycle, (epsilon, delta) for a shift by one
+        sigma = Fraction(discrete_gaussian_sigma(exact, as_fraction(delta, "delta"))).limit_denominator(10**6)
+        noise = draw_discrete_gaussian((sigma + Fraction(1, 10**6)) ** 2, counts.size, stream)
+        return _around(counts, noise).astype(np.float64)
     method = PURE[privatizer]
     return method.estimate(method.measure(counts, exact, stream), counts.size)

@@ -43,11 +43,6 @@ _WAVE = np.array(
 _FATAL = np.interp(np.arange(24), [0, 4, 10, 16, 23], [0.06, 0.02, 0.022, 0.013, 0.009])
 
 
-@lru_cache(maxsize=1)
-def _cached() -> xr.Dataset:
-    return simulate_epidemic(rng=SEED)
-
-
 def epidemic() -> xr.Dataset:
     """Return the embedded table: `simulate_epidemic` with seed 2020.
 
@@ -66,7 +61,7 @@ def epidemic() -> xr.Dataset:
     >>> epidemic().cases.sizes
     Frozen({'county': 67, 'month': 24})
     """
-    return _cached().copy(deep=True)
+    return _simulated(rng=SEED).copy(deep=True)
 
 
 def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dataset:
@@ -136,6 +131,8 @@ def simulate_epidemic(*, rng: int | np.random.Generator | None = None) -> xr.Dat
         attrs={"title": "Simulated epidemic in a made-up state (no real place, person or count)"},
     )
 
+
+_simulated = lru_cache(maxsize=1)(simulate_epidemic)
 
 COLUMNS = ("county", "fips", "month", "cases", "deaths")
 FORMATS = {

@@ -204,9 +204,7 @@ def _frame_lines(frame: pd.DataFrame) -> Iterator[Line]:
     titles = [" ".join(_text(level) for level in name if not str(level).startswith("Unnamed: ")) for name in names]
     is_numbered = frame.columns.equals(pd.RangeIndex(len(titles)))
     header = [] if is_numbered else [titles]
-    rows = zip(*columns, strict=True)
-    lines = chain(header, rows)
-    yield from enumerate(lines, start=1)
+    yield from enumerate(chain(header, zip(*columns, strict=True)), start=1)
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,6 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from ppdinf._internal.pymc_compat import TensorVariable
 from ppdinf.diagnostics.convergence import convergence, format_rhat, limit
 from ppdinf.diagnostics.missed_modes import MAX_PARAMETERS, missed_modes
 from ppdinf.diagnostics.movement import acceptance_by_cell, coupling_bound, not_coupled
@@ -149,7 +148,8 @@ def diagnose(idata: xr.DataTree, model: pm.Model | None = None) -> Diagnosis:
         part = convergence(posterior[name]).assign(variable=name)
         if rv.dtype.startswith(("int", "uint", "bool")):
             moved = acceptance_by_cell(posterior[name]).set_axis(part.index)
-            integers.append(part.assign(fixed=_fixed(rv, len(part))).join(moved))
+            fixed = rv.owner.op.fiber.fixed if isinstance(rv.owner.op, ConfidentialRV) else False
+            integers.append(part.assign(fixed=fixed).join(moved))
         else:
             reals.append(part)
     chains = posterior.sizes["chain"]
@@ -191,12 +191,6 @@ def _coupling_sentence(bound: TVBound) -> str:
         f"Given the parameters, {bound.meetings.size} pairs of coupled tables became equal: {steps} draws after any "
         f"draw, the table is within {float(bound.upper(steps)):.2g} of its posterior in total variation."
     )
-
-
-def _fixed(rv: TensorVariable, size: int) -> np.ndarray:
-    if isinstance(rv.owner.op, ConfidentialRV):
-        return rv.owner.op.fiber.fixed
-    return np.zeros(size, dtype=bool)
 
 
 def _stack(parts: list[pd.DataFrame]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ import pandas as pd
 import pymc as pm
 import xarray as xr
 
-from ppdinf._internal.values import Flags, some_of
+from ppdinf._internal.values import some_of
 from ppdinf.diagnostics.convergence import MIN_DRAWS, NO_OVERLAP, format_rhat, limit
 from ppdinf.diagnostics.movement import mobile_cells
 from ppdinf.diagnostics.parametrization import diverging, parametrisations
@@ -141,8 +141,9 @@ def _movement_problems(cells: pd.DataFrame, idata: xr.DataTree, model: pm.Model)
     for name, part in cells.groupby("variable", sort=False) if len(cells) else ():
         free = part[~part["fixed"]]
         frozen = free[free["distinct"] == 1]
-        if len(frozen):
-            frozen = frozen[_mobile(str(name), idata, model)[~part["fixed"]][free["distinct"] == 1]]
+        rv = model[str(name)]
+        if len(frozen) and isinstance(rv.owner.op, ConfidentialRV):  # others have no move
+            frozen = frozen[mobile_cells(rv, idata, model)[~part["fixed"]][free["distinct"] == 1]]
         stuck = free[(free["distinct"] > 1) & (free["moved"] == 0) & ~_by_chance(free["changes"], chains)]
         if len(frozen) and len(frozen) == len(free):
             problems.append(
@@ -161,14 +162,6 @@ def _movement_problems(cells: pd.DataFrame, idata: xr.DataTree, model: pm.Model)
                 f"({some_of(stuck.index)}): the chains do not connect the possible tables."
             )
     return problems
-
-
-def _mobile(name: str, idata: xr.DataTree, model: pm.Model) -> Flags:
-    """Return which cells should move: for a confidential table, those that move in steps from posterior draws."""
-    rv = model[name]
-    if isinstance(rv.owner.op, ConfidentialRV):
-        return mobile_cells(rv, idata, model)
-    return np.ones(int(np.prod(idata.posterior[name].shape[2:])), dtype=bool)
 
 
 def _by_chance(changes: pd.Series, chains: int) -> pd.Series:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ppdinf._internal.values import Integers, is_visible
+from ppdinf._internal.values import Integers, assign, is_visible
 from ppdinf.errors import InvariantError, LabelError
 from ppdinf.invariants.public import Public
 from ppdinf.invariants.statement import Rows, Statement, as_integer, as_label, as_text, no_rows
@@ -174,7 +174,7 @@ class Unit(Statement):
         contributions = as_integer(self.contributions, "contributions")
         if contributions < 1:
             raise InvariantError(f"contributions must be at least 1 record, found {contributions}")
-        object.__setattr__(self, "contributions", contributions)
+        assign(self, contributions=contributions)
 
     def __str__(self) -> str:
         return f"one {self.unit} has at most {self.contributions} record{'s' * (self.contributions != 1)}"

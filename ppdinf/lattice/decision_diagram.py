@@ -161,7 +161,8 @@ def decision_diagram(
     ends = np.array([(own[0], own[-1]) for own in supports], dtype=np.int64).reshape(-1, 2)
     M, offset = sparse.csc_array(M), np.concatenate([[0], np.cumsum(sizes)])
     order = _ordered(M, ends)
-    low, high = _reach(M, ends)  # bounds on the contribution of the variables from a layer on to each row
+    # bounds on the contribution of the variables from a layer on to each row
+    low, high = (M.maximum(0) @ ends + M.minimum(0) @ ends[:, ::-1]).T
     left = np.bincount(M.indices, minlength=M.shape[0])  # number of later variables of each row
     states, rows = np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64)
     layers: list[Layer] = []
@@ -227,12 +228,6 @@ def _ordered(M: sparse.csc_array, ends: Integers) -> Integers:
 def _log_open(before: Reals, after: Reals) -> Reals:
     """Return the log number of values of sums given the contributions before and after a layer."""
     return np.log1p(np.maximum(np.minimum(before, after), 0.0))
-
-
-def _reach(M: sparse.csc_array, ends: Integers) -> tuple[Integers, Integers]:
-    """Return the smallest and largest value of every row."""
-    up, down = M.maximum(0), M.minimum(0)
-    return up @ ends[:, 0] + down @ ends[:, 1], up @ ends[:, 1] + down @ ends[:, 0]
 
 
 def _distinct(states: Integers) -> tuple[Integers, Integers]:

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from ppdinf._internal.values import Integers
 from ppdinf.errors import InvariantError
 from ppdinf.lattice.integer_rows import SparseRow, dense_integers, eliminate_units, rank, sparse_rows
-from ppdinf.lattice.systems import MatrixLike, equal_columns, integer_matrix
+from ppdinf.lattice.systems import MatrixLike, equal_columns, exact_product, integer_matrix
 
 
 def certify(A: MatrixLike, B: MatrixLike) -> str:
@@ -117,12 +117,7 @@ def _annihilates(A: sparse.csc_array, B: sparse.csc_array) -> bool:
     longest = int(np.diff(B.indptr).max())
     if int(abs(A).max()) * int(abs(B).max()) * longest < 2**63:
         return bool((A @ B).count_nonzero() == 0)
-    rows = sparse_rows(A)
-    return all(
-        sum(value * column.get(cell, 0) for cell, value in row.items()) == 0
-        for column in sparse_rows(B.T)
-        for row in rows
-    )
+    return not any(exact_product(A, B[:, [k]].toarray().ravel()).any() for k in range(B.shape[1]))
 
 
 def _has_identity_block(B: sparse.csc_array) -> bool:

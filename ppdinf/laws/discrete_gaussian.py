@@ -73,8 +73,7 @@ class DiscreteGaussian(IntegerLaw):
     @property
     def sigma(self) -> Fraction | float:
         """Square root of `variance`; a Fraction if it is rational."""
-        ends = (math.isqrt(self.variance.numerator), math.isqrt(self.variance.denominator))
-        exact = Fraction(*ends)
+        exact = Fraction(math.isqrt(self.variance.numerator), math.isqrt(self.variance.denominator))
         return exact if exact**2 == self.variance else math.sqrt(self.variance)
 
     @property

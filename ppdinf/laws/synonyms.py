@@ -46,10 +46,6 @@ def _float(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return converted
 
 
-def _root(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return _float(lambda value: convert(value) ** 0.5)
-
-
 SYNONYMS: dict[str, dict[str, Meaning | str]] = {
     "Laplace": {
         "b": ("scale", _same),
@@ -68,7 +64,7 @@ SYNONYMS: dict[str, dict[str, Meaning | str]] = {
     "Gaussian": {
         "sigma": ("sd", _same),
         "scale": ("sd", _same),
-        "rho": ("sd", _root(_over(Fraction(1, 2)))),  # per unit of squared l2 distance
+        "rho": ("sd", _float(lambda rho: _over(Fraction(1, 2))(rho) ** 0.5)),  # per unit of squared l2 distance
         "epsilon": WITH_DELTA,
         "b": "Gaussian noise has no b: write sd=",
     },

@@ -148,7 +148,8 @@ def _as_series(numbers: object, names: Sequence[str], frame: Frame, description:
 
 def _keys(index: pd.Index, names: Sequence[str], frame: Frame, description: str) -> tuple[pd.Index, pd.Index]:
     """Return comparable labels of the numbers and the rows: by coordinate if the rows have one, otherwise by name."""
-    if index.nlevels == 1 and _may_be_names(index, names):
+    start = names.start if isinstance(names, Names) else ""  # composing all names takes time
+    if index.nlevels == 1 and (not len(index) or str(index[0]).startswith(start)):
         known = pd.Index(list(names), dtype=object)
         if index.isin(known).all():
             return _plain(index), known
@@ -164,11 +165,6 @@ def _keys(index: pd.Index, names: Sequence[str], frame: Frame, description: str)
     if isinstance(names, GroupNames):
         return _plain(index), pd.Index(names.groups, dtype=object)
     return _plain(index), pd.Index(list(names), dtype=object)
-
-
-def _may_be_names(index: pd.Index, names: Sequence[str]) -> bool:
-    """Return whether the first label can be the name of a row; composing all names takes time."""
-    return not len(index) or str(index[0]).startswith(names.start if isinstance(names, Names) else "")
 
 
 def _plain(index: pd.Index) -> pd.Index:

@@ -43,12 +43,9 @@ LONGEST = 2**21  # counts above a bound that the tilt considers
 @lru_cache(maxsize=2**14)
 def _inversion(distance: int | None, epsilon: Fraction, theta: Fraction) -> Inversion:
     """Return the sampler of the noise of a cell whose count exceeds its bound by a distance."""
-
-    def weight(z: int) -> arb:
-        return (ball(theta) * z - ball(epsilon) * abs(z)).exp()
-
     first = None if distance is None else -distance
-    return Inversion(weight, first if first is not None and theta < -epsilon else 0, first)
+    mode = first if first is not None and theta < -epsilon else 0
+    return Inversion(lambda z: (ball(theta) * z - ball(epsilon) * abs(z)).exp(), mode, first)
 
 
 class _Sums:

@@ -49,12 +49,6 @@ def require_cells(law: ConfidentialRV) -> None:
         raise ModelError("of='cells' requires that every cell is in at most one public sum, with weight 1")
 
 
-def counts_of_cells(law: ConfidentialRV) -> Integers:
-    """Return the integers within the radius of the noise around each released cell, shape (d, size)."""
-    y, reach = law.observed.y.astype(np.int64), int(np.ceil(law.observed.likelihood.support_radius))
-    return np.asarray(y[:, None] + np.arange(-reach, reach + 1))
-
-
 def wider_counts(law: ConfidentialRV, counts: Integers, log_p: Reals) -> Integers | None:
     """Return wider ranges of counts if the weight at the end of a range is not negligible at this draw, or None."""
     (block, total), noise, at = law.groups, law.observed.log_counts(counts), counts.astype(np.float64)
@@ -195,7 +189,8 @@ def _of_parts(posterior: xr.Dataset, model: pm.Model, of: str, name: str | None)
         law, dim = _require_units(model, name), "cell"
         require_cells(law)
         names = [law.observed.frame.cell(k) for k in range(law.fiber.lower.size)]
-        counts, rows = counts_of_cells(law), []
+        reach = int(np.ceil(law.observed.likelihood.support_radius))
+        counts, rows = law.observed.y.astype(np.int64)[:, None] + np.arange(-reach, reach + 1), []
         of_draw = _data_model_of_draws(table, counts, flat, model)
         for at in np.ndindex(lead):
             log_p = of_draw(at)[0]

@@ -12,6 +12,7 @@ J. Awan, A. Slavkovic, "Differentially private uniformly most powerful tests for
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ppdinf._internal.rationals import as_fraction
+from ppdinf._internal.values import assign
 from ppdinf.errors import ModelError
 
 NEGLIGIBLE = 1e-30  # mass of the count that may be omitted in its upper tail
@@ -78,9 +80,7 @@ class OneSidedTest:
     def __init__(self, null: _Discrete, rate: int | float | str | Fraction, alternative: str = "greater") -> None:
         if alternative not in ("greater", "less"):
             raise ModelError(f"alternative must be 'greater' or 'less', found {alternative!r}")
-        object.__setattr__(self, "null", _counts(null))
-        object.__setattr__(self, "rate", as_fraction(rate, "rate"))
-        object.__setattr__(self, "alternative", alternative)
+        assign(self, null=_counts(null), rate=as_fraction(rate, "rate"), alternative=alternative)
 
     def p_value(self, y: ArrayLike) -> float | NDArray[np.float64]:
         """Return the probability at theta_0 of a release at least as extreme as `y`.
@@ -116,15 +116,11 @@ class OneSidedTest:
         sign = 1 if self.alternative == "greater" else -1
         ends = self._values(self.null)[0][[0, -1]] + np.array([-1, 1]) * int(2 * NOISE_RADIUS / float(self.rate) + 2)
         low, high = sorted(sign * int(v) for v in ends)
-        while high - low > 1:  # P(more extreme than low) > level >= P(more extreme than high)
-            middle = (low + high) // 2
-            if self._beyond(self.null, sign * (middle + 1)) > level:
-                low = middle
-            else:
-                high = middle
-        beyond = self._beyond(self.null, sign * (high + 1))
-        probability = self._beyond(self.null, sign * high) - beyond
-        return sign * high, float((level - beyond) / probability)
+        values = range(low + 1, high)  # P(more extreme than low) > level >= P(more extreme than high)
+        c = low + 1 + bisect_left(values, True, key=lambda v: self._beyond(self.null, sign * (v + 1)) <= level)
+        beyond = self._beyond(self.null, sign * (c + 1))
+        probability = self._beyond(self.null, sign * c) - beyond
+        return sign * c, float((level - beyond) / probability)
 
     def power(self, law: _Discrete, level: float) -> float:
         """Return the probability that the test rejects when the count has distribution `law`.

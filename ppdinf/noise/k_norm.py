@@ -71,14 +71,11 @@ def draw_integer_k_norm(dimension: int, norm: str, rate: Fraction, draws: int, s
 
 @lru_cache(maxsize=16)
 def _radius(dimension: int, rate: Fraction) -> Inversion:
-    def weight(k: int) -> arb:
-        return (-ball(rate) * k).exp() * arb(2 * k + 1) ** dimension
-
     mode = max(0, math.floor(dimension / float(rate)) - 2)
     with precision(64):
         while (arb(2 * mode + 3) / (2 * mode + 1)).log() * dimension > ball(rate):  # the weights still increase
             mode += 1
-    return Inversion(weight, mode, first=0)
+    return Inversion(lambda k: (-ball(rate) * k).exp() * arb(2 * k + 1) ** dimension, mode, first=0)
 
 
 def one_of(sizes: Integers, log_weights: Sequence[Fraction]) -> Elimination:

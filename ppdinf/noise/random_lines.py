@@ -131,9 +131,6 @@ def slice_lines(
 
 def _chord(point: Reals, line: Reals, radius: float) -> tuple[Reals, Reals]:
     """Return the ends of the line inside the ball."""
-    if radius == np.inf:
-        end = np.full(len(point), np.inf)
-        return -end, end
     a, b = np.einsum("ij,ij->i", line, line), np.einsum("ij,ij->i", line, point)
     root = np.sqrt(b * b + a * np.maximum(radius**2 - np.einsum("ij,ij->i", point, point), 0.0))
     return (-b - root) / a, (-b + root) / a

@@ -79,7 +79,7 @@ class _StepLaw:
         values = np.abs(sparse.csc_array(structure.lattice.basis).T @ h)
         self.squared = int(h @ h)
         self.spacing = int(np.gcd.reduce(values)) if values.size else 0
-        if not self.spacing or np.any(_system(structure) @ h):
+        if not self.spacing or np.any(structure.class_system[:, structure.classes] @ h):
             raise PrivacyError("the step must be a difference of two tables with the same public sums, not 0")
         self.squares = squares_across(structure, h)
 
@@ -169,8 +169,3 @@ def log_constant(structure: Structure) -> float:
     log_ball = m / 2 * math.log(math.pi) - special.gammaln(m / 2 + 1)
     log_squares = np.log(klein(structure.lattice, structure.tables).squares).tolist()  # det(C' C) is their product
     return math.log(4) + m * math.log(2) + float(log_ball) - 0.5 * math.fsum(log_squares)
-
-
-def _system(structure: Structure) -> sparse.csr_array:
-    """Return public sums over all cells, from those over classes."""
-    return sparse.csr_array(sparse.csc_array(structure.class_system)[:, structure.classes])

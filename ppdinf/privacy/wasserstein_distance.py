@@ -125,17 +125,13 @@ def _bottleneck(p: Law, q: Law, norm: str) -> Number:
     if len(p) * len(q) > MOST:
         raise PrivacyError(f"the laws have {len(p):,} and {len(q):,} values; the limit is {MOST:,} pairs of values")
     supply, demand, room = _units(list(p.values()), list(q.values()))
-    squared = norm == "l2"
     length = NORMS.get(norm, lambda h: sum(a * a for a in h))
     gaps = [[length([a - b for a, b in zip(x, y, strict=True)]) for y in q] for x in p]  # type: ignore[no-untyped-call]
     levels = sorted({gap for row in gaps for gap in row})
-    matrix = np.array(gaps, dtype=object)
-
-    def suffices(level: Number) -> bool:
-        return _flow(supply, demand, matrix <= level) >= sum(supply) - room
-
-    least = levels[bisect_left(levels, True, hi=len(levels) - 1, key=suffices)]
-    return math.sqrt(least) if squared else least
+    matrix, enough = np.array(gaps, dtype=object), sum(supply) - room
+    last = len(levels) - 1
+    least = levels[bisect_left(levels, True, hi=last, key=lambda t: _flow(supply, demand, matrix <= t) >= enough)]
+    return math.sqrt(least) if norm == "l2" else least
 
 
 def _units(p: list[Number], q: list[Number]) -> tuple[list[int], list[int], int]:

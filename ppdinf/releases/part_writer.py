@@ -27,7 +27,6 @@ import numpy as np
 import pandas as pd
 
 from ppdinf._internal.atomic_files import as_path, flush_folder, require_place, unwritable, write_atomically
-from ppdinf._internal.values import Array
 from ppdinf._internal.workers import Workers, run_parts
 from ppdinf.errors import CountError, InvariantError, LabelError, PrivacyError, PrivacyWarning, ReleaseFileError
 from ppdinf.invariants import Public, System
@@ -310,7 +309,8 @@ class _Job:
             if isinstance(statement, Sums) and statement.within is not None:
                 nested |= outer_labels(frame, statement.by, statement.within)
         summed = sorted(set().union(*(statement.coordinates() for statement in self.joint)) & frame.coords.keys())
-        kinds = {name: _kinds(frame.coords[name][1]) for name in summed}
+        labels = {name: frame.coords[name][1].ravel().tolist() for name in summed}
+        kinds = {name: tuple(sorted({type(label).__name__ for label in labels[name]})) for name in summed}
         sums = _digest(draft.public)
         return _Part(frame.dims, frame.digest, sums, kinds, guarantee.nearest, guarantee.fixed, guarantee.cells, nested)
 
@@ -336,11 +336,6 @@ class _Job:
 def _digest(public: System) -> str:
     """Return the SHA-256 digest of the values of public sums and bounds."""
     return hashlib.sha256(public.values.tobytes() + public.limits.tobytes()).hexdigest()
-
-
-def _kinds(labels: Array) -> tuple[str, ...]:
-    """Return the names of the types of labels."""
-    return tuple(sorted({type(label).__name__ for label in labels.ravel().tolist()}))
 
 
 @contextmanager

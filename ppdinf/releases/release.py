@@ -14,7 +14,7 @@ import pandas as pd
 import scipy.sparse as sp
 import xarray as xr
 
-from ppdinf._internal.values import Array, Integers, as_html
+from ppdinf._internal.values import Array, as_html
 from ppdinf.errors import InvariantError, LabelError, PrivacyError
 from ppdinf.invariants import Public, System
 from ppdinf.invariants.public import bind
@@ -338,7 +338,10 @@ class Release(Framed):
         part = Release(frame.table(self.table.values.ravel()[cells]), mechanism, public=public, plan=self.plan)
         complete = self.mechanism if self.selection is None else self.selection.mechanism
         earlier = {} if self.selection is None else self.selection.labels
-        where = {str(dim): tuple(_labels_of(self.frame, str(dim), cells)) for dim in chosen}
+        where = {}
+        for dim in map(str, chosen):
+            codes, known = self.frame.codes(dim)
+            where[dim] = tuple(native(known[code]) for code in pd.unique(codes[cells]))
         part.selection = Selection(complete, {**earlier, **where})
         return as_drawn(part) if self.provenance == "drawn" else part
 
@@ -405,9 +408,3 @@ def as_drawn(release: Release, part_of: Mechanism | None = None) -> Release:
     """Mark a release as drawn by its mechanism; only for `Mechanism.release` and for reading its files."""
     release._drawn, release.part_of = release.table.values.copy(), part_of
     return release
-
-
-def _labels_of(frame: Frame, dim: str, cells: Integers) -> list[str | int]:
-    """Return the labels of cells along a dimension, each once, in the order of the cells."""
-    codes, labels = frame.codes(dim)
-    return [native(labels[code]) for code in pd.unique(codes[cells])]

@@ -201,7 +201,14 @@ def _draw(
             log_bound, raised = float(log_l.max()), raised + 1
         proposals += log_l.size
         log_mass = np.logaddexp(log_mass, np.logaddexp.reduce(log_l))
-        _require_feasible(log_mass - np.log(proposals) - log_bound, draws, proposals)
+        log_acceptance = log_mass - np.log(proposals) - log_bound
+        if np.log(draws) - log_acceptance > np.log(LARGEST):
+            digits = log_acceptance / np.log(10)
+            raise ModelError(
+                f"rejection is not feasible: after {proposals} proposals the predicted acceptance is 1e{digits:.0f}, "
+                f"and {draws} draws would need more than 10 million proposals. Use ppdinf.samplers.importance or "
+                "pm.sample(), or more informative priors"
+            )
         # test new proposals, and earlier accepted draws again with their own uniform numbers
         parts = [np.concatenate(pair) for pair in zip(pool, proposed, strict=True)]
         pool_log_l = np.concatenate([pool_log_l, log_l])
@@ -285,13 +292,3 @@ def _maximiser(model: pm.Model) -> Callable[[Reals, float], float]:
         return best
 
     return maximise
-
-
-def _require_feasible(log_acceptance: float, draws: int, proposals: int) -> None:
-    if np.log(draws) - log_acceptance > np.log(LARGEST):
-        digits = log_acceptance / np.log(10)
-        raise ModelError(
-            f"rejection is not feasible: after {proposals} proposals the predicted acceptance is 1e{digits:.0f}, and "
-            f"{draws} draws would need more than 10 million proposals. Use ppdinf.samplers.importance or pm.sample(), "
-            "or more informative priors"
-        )

@@ -315,7 +315,9 @@ def require_sound(name: str, journal: Journal) -> None:
         try:
             kind = "session" if number == 1 else next((kind for kind in _FIELDS if kind in record), "")
             extra = {name: found for name, found in _OPTIONAL.get(kind, {}).items() if name in record}
-            _require_fields(record, (_HEAD if number == 1 else _FIELDS[kind]) | extra)
+            fields = (_HEAD if number == 1 else _FIELDS[kind]) | extra
+            if set(record) != set(fields) or any(type(record[field]) is not of for field, of in fields.items()):
+                raise ValueError("missing or unknown fields, or fields of another type")
             if number == 1:
                 Budget(**record["budget"])
                 partition = partition_of(record.get("partition"))
@@ -343,11 +345,6 @@ def partition_of(partition: Mapping[str, Sequence[str]] | None) -> tuple[str, tu
     if not all(map(is_visible, (by, *parts))):
         raise PrivacyError("names of a partition must be lines of text without control characters")
     return by, tuple(parts)
-
-
-def _require_fields(record: Json, fields: dict[str, type]) -> None:
-    if set(record) != set(fields) or any(type(record[field]) is not kind for field, kind in fields.items()):
-        raise ValueError("missing or unknown fields, or fields of another type")
 
 
 def _require_intent(record: Json, number: int) -> None:

@@ -44,7 +44,6 @@ from ppdinf.sessions.journal import (
     spent_parts,
     to_plain,
 )
-from ppdinf.tables.frame import Frame
 from ppdinf.tables.table import TableLike
 
 
@@ -238,9 +237,12 @@ class Session:
             known = f"its parts are {', '.join(self.partition[1])}" if self.partition[1] else "it has no partition"
             raise PrivacyError(f"{self.path.name} has no part {part!r}: {known}")
         draft = mechanism.draft(table, allow_mcmc=allow_mcmc)
-        if part is not None:
-            self._require_part(part, draft.public.frame)
-        sizes = dict(zip(draft.public.frame.dims, draft.public.frame.shape, strict=True))
+        frame, by = draft.public.frame, self.partition[0]
+        labels = frame.broadcast(by).tolist() if part is not None and by in frame.coords else []
+        others = sorted(set(map(str, labels)) - {part})
+        if others:
+            raise LabelError(f"the table must count {by} = {part} only, but has cells of {', '.join(others[:5])}")
+        sizes = dict(zip(frame.dims, frame.shape, strict=True))
         return self._drawn(draft, draft.public.public, sizes, name, part)
 
     def release_parts(
@@ -393,13 +395,6 @@ class Session:
         require_sound(self.path.name, journal)
         self._journal = journal
         return journal
-
-    def _require_part(self, part: str, frame: Frame) -> None:
-        """Refuse a table with labels of another part, if it has the coordinate of the partition."""
-        by = self.partition[0]
-        others = sorted({str(label) for label in frame.broadcast(by).tolist()} - {part}) if by in frame.coords else []
-        if others:
-            raise LabelError(f"the table must count {by} = {part} only, but has cells of {', '.join(others[:5])}")
 
     def _require(self, journal: Journal, guarantee: Guarantee, part: str | None) -> None:
         """Refuse guarantees that do not fit the budget or exceed it."""

@@ -131,7 +131,8 @@ def test_noise_has_the_variance_stated(tmp_path):
 
 
 def test_zeros_bounds_and_exact_sums(root):
-    seen = read_nmf(root, DATA, SMALL, public={inv.margin("state"): _states()})
+    states = table().assign_coords(state=("block", [b[:3] for b in BLOCKS])).groupby("state").sum()
+    seen = read_nmf(root, DATA, SMALL, public={inv.margin("state"): states.sum(["hhgq", "votingage"])})
     x = table().sortby("block").values.ravel()
     assert (seen.public.A @ x == seen.public.values).all()
     assert (seen.public.B @ x >= seen.public.limits).all()
@@ -141,11 +142,6 @@ def test_zeros_bounds_and_exact_sums(root):
     assert empty[k, 2].all()  # no college
     assert not empty[:, 0].any()
     assert sum("at least" in name for name in seen.public.bound_names) > 0
-
-
-def _states():
-    own = table().assign_coords(state=("block", [b[:3] for b in BLOCKS])).groupby("state").sum()
-    return own.sum(["hhgq", "votingage"])
 
 
 def test_only_files_of_the_place_are_opened(root):

@@ -92,16 +92,8 @@ def log_visits(given, x):
     return own.binomial(VISITS, x[:, :, None], logit(given["p"])).sum(axis=(1, 2))
 
 
-def autoregression():
-    return pm.AR("eta", pm.Uniform("rho", -1, 1), sigma=0.5, init_dist=pm.Normal.dist(1, 1), shape=3)
-
-
 def random_walk():
     return pm.GaussianRandomWalk("eta", sigma=pm.HalfNormal("step", 0.5), init_dist=pm.Normal.dist(1, 1), shape=3)
-
-
-def random_walk_of_steps():
-    return pm.Normal("start", 1, 1) + pm.HalfNormal("step", 0.5) * pm.Normal("z", shape=3).cumsum()
 
 
 def hilbert_space_gp():
@@ -137,10 +129,6 @@ def change_point():
     return pm.math.switch(year > np.arange(3), early, late)
 
 
-def spline():
-    return 1 + pt.as_tensor(BASIS) @ pm.Normal("w", shape=2)
-
-
 def noisy_covariate():
     true = pm.Normal("true", 0, 1, shape=4)
     pm.Normal("reading", true, 0.3, observed=np.array([0.4, -0.2, 0.1, 0.9]))
@@ -170,10 +158,6 @@ def tumours():
     return {"a": mean * size, "b": (1 - mean) * size}
 
 
-def preferences():
-    return {"a": pm.Gamma("a", 3, 1, shape=3)}
-
-
 def ordered_logits():
     """Return probabilities of three ordered categories in two groups."""
     eta = pm.Normal("eta", shape=(2, 1))
@@ -200,16 +184,18 @@ def log_censored(given, x):
 SITUATIONS = {
     "capture-recapture": rates(capture_recapture),
     "N-mixture": rates(lambda: trend("p", pm.Beta, 2, 2), "total", visits, log_visits),
-    "AR(1)": rates(autoregression),
+    "AR(1)": rates(lambda: pm.AR("eta", pm.Uniform("rho", -1, 1), sigma=0.5, init_dist=pm.Normal.dist(1, 1), shape=3)),
     "Gaussian random walk": rates(random_walk, "gaussian"),
-    "random walk, non-centered": rates(random_walk_of_steps, "gaussian"),
+    "random walk, non-centered": rates(
+        lambda: pm.Normal("start", 1, 1) + pm.HalfNormal("step", 0.5) * pm.Normal("z", shape=3).cumsum(), "gaussian"
+    ),
     "HSGP": rates(hilbert_space_gp),
     "latent GP": rates(latent_gp, "known apart"),
     "ICAR": rates(icar, "groups"),
     "survival counts": rates(piecewise_hazard, "rows"),
     "LKJ effects": rates(correlated_effects, "rows"),
     "change point": rates(change_point, "staircase"),
-    "splines": rates(spline),
+    "splines": rates(lambda: 1 + pt.as_tensor(BASIS) @ pm.Normal("w", shape=2)),
     "covariate with error": rates(noisy_covariate, "groups"),
     "censored reports": rates(lambda: trend("share", pm.Beta, 3, 2), "total", censored, log_censored),
     "hierarchical binomial": Situation(
@@ -239,7 +225,7 @@ SITUATIONS = {
     ),
     "Dirichlet-multinomial rows": Situation(
         "rows",
-        preferences,
+        lambda: {"a": pm.Gamma("a", 3, 1, shape=3)},
         lambda given: pm.DirichletMultinomial.dist(n=np.array([5, 4]), a=given["a"]),
         lambda given, x: own.dirichlet_multinomial(x.reshape(-1, 2, 3), given["a"]).sum(axis=-1),
     ),

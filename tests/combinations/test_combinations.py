@@ -8,6 +8,7 @@ one composition. Chi-square tests have the threshold 1e-7, comparisons of means 
 """
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -96,12 +97,9 @@ def test_densities(name):
         natural = dict(zip(given, parameters({name: point[name] for name in inputs}), strict=True))
         return power * situation.log_p(natural, x)
 
-    def wrong_joint(point, x):
-        return log_joint(point, x, power=1.1)
-
     right = NamedPosed.of(situation.release, log_joint)
     if sampled:
-        wrong = NamedPosed.of(situation.release, wrong_joint)
+        wrong = NamedPosed.of(situation.release, partial(log_joint, power=1.1))
         table = right.table_list()[len(right.table_list()) // 2]
     else:
         wrong, table = NamedPosed.of(situation.release, log_joint, times=1.5), None

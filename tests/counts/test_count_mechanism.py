@@ -1,7 +1,7 @@
 """Mechanisms for one count: draws, the optimum against a general solver, polytopes of mechanisms, and refusals."""
 
 import math
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, repeat
 
 import numpy as np
 import pytest
@@ -43,14 +43,9 @@ def test_law_from_secure_words(name):
 def test_undecided_words():
     """Words next to the boundary of two columns: ball arithmetic distinguishes them, doubles do not."""
     third = 2**64 // 3  # 64 bits do not decide it: the next word does
-    for further, column in ((0, 0), (2**64 - 1, 1)):
-        words = iter([third, further])
+    for given, column in (([third, 0], 0), ([third, 2**64 - 1], 1), (repeat(third - 1), 0), (repeat(third + 1), 1)):
+        words = iter(given)
         stream = lambda n, words=words: np.array([next(words) for _ in range(n)], dtype=np.uint64)  # noqa: E731
-        assert draw_rows(
-            np.array([[1 / 3, 2 / 3]]), np.array([0]), lambda i: [arb(1) / 3, arb(2) / 3], stream
-        ).tolist() == [column]
-    for word, column in ((third - 1, 0), (third + 1, 1)):
-        stream = lambda n, word=word: np.full(n, word, dtype=np.uint64)  # noqa: E731
         assert draw_rows(
             np.array([[1 / 3, 2 / 3]]), np.array([0]), lambda i: [arb(1) / 3, arb(2) / 3], stream
         ).tolist() == [column]

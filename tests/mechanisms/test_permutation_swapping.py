@@ -19,10 +19,6 @@ DIMS = ("held", "area")
 TABLES = {"2 x 2": [[2, 1], [0, 3]], "2 x 3": [[1, 1, 0], [2, 0, 2]], "3 x 2": [[1, 0], [1, 2], [0, 2]]}
 
 
-def has_fixed_point(order):
-    return any(i == k for i, k in enumerate(order))
-
-
 def law_of_records(x, rate, uniform=False):
     """Swapped tables and their probabilities, record by record; `uniform` permutes without excluding fixed points."""
     held, area = np.divmod(np.repeat(np.arange(x.size), x.ravel()), x.shape[1])
@@ -31,7 +27,9 @@ def law_of_records(x, rate, uniform=False):
         chosen = np.flatnonzero(selected)
         if chosen.size == 1 and not uniform:
             continue
-        orders = [o for o in itertools.permutations(range(chosen.size)) if uniform or not has_fixed_point(o)]
+        orders = [
+            o for o in itertools.permutations(range(chosen.size)) if uniform or all(i != k for i, k in enumerate(o))
+        ]
         for order in orders:
             swapped = area.copy()
             swapped[chosen] = area[chosen[list(order)]]

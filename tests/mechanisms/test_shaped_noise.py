@@ -189,7 +189,8 @@ def test_overlapping_queries_gain():
 
 def test_short_axes_come_first():
     """If the long axes come first, the error is larger, and larger than the error of spherical noise."""
-    directions, moves = sensitivity_directions(_space(Public(), 32), np.tril(np.ones((32, 32), dtype=int)), "added")
+    space = null_space(Public().on(np.zeros(32, dtype=int)).structure)
+    directions, moves = sensitivity_directions(space, np.tril(np.ones((32, 32), dtype=int)), "added")
 
     def error(shape):
         return np.linalg.norm(np.linalg.solve(shape, moves), axis=0).max() ** 2 * (shape**2).sum()
@@ -205,10 +206,6 @@ def test_short_axes_come_first():
     assert error(base_decomposition(moves)) < spherical / 4
     assert error(np.hstack(axes)) > spherical
     assert directions.shape == (32, 32)
-
-
-def _space(public, d):
-    return null_space(public.on(np.zeros(d, dtype=int)).structure)
 
 
 def test_joint_calibration_is_never_wider_than_separate_calibration():
@@ -265,11 +262,6 @@ def swaps(A):
     return np.array([p - q for p in pairs for q in pairs if (p != q).any() and (A @ p == A @ q).all()])
 
 
-def gauge(moves, z):
-    """Smallest sum of weights of moves that add up to z."""
-    return linprog(np.ones(len(moves)), A_eq=moves.T, b_eq=z).fun
-
-
 @pytest.mark.parametrize(("shape", "public"), CASES.values(), ids=CASES)
 def test_the_norm_counts_swaps(shape, public):
     """The norm of two single changes is smaller for some noise, and at most equal: its mechanism needs more noise."""
@@ -280,7 +272,7 @@ def test_the_norm_counts_swaps(shape, public):
     single = ppd.KNorm(public, "1/2").law(public.on(table))
     smaller = 0
     for z in rng.integers(-3, 4, (12, len(moves))) @ moves:
-        size = gauge(moves, z)
+        size = linprog(np.ones(len(moves)), A_eq=moves.T, b_eq=z).fun  # smallest sum of weights of moves to z
         assert -law.log_density(z.astype(float)) == pytest.approx(size)
         smaller += -single.log_density(z.astype(float)) < size - 1e-9
         assert -single.log_density(z.astype(float)) <= size + 1e-9

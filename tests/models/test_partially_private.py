@@ -53,13 +53,8 @@ def test_posterior_equals_enumeration(y, epsilon, states):
     assert abs(z) < 6 < abs(z_wrong)
 
 
-def p1_problem():
-    file = Path(__file__).parent / "p1.json"
-    return json.loads(file.read_text())
-
-
 def p1_posterior(draws, marginalize=False, **kwargs):
-    problem = p1_problem()
+    problem = json.loads(Path(__file__).with_name("p1.json").read_text())
     release = ppd.Release(
         xr.DataArray(problem["Y"], dims="area"), ppd.GeneralizedLaplace(total(), epsilon=problem["eps"])
     )

@@ -208,14 +208,11 @@ def test_noise_that_needs_an_auxiliary_variable_names_the_remedy():
             pm.sample(5, tune=5, chains=1, progressbar=False)
 
 
-def blank(shape, dims):
-    return ppd.as_table(np.zeros(shape, dtype=int), dims=dims)
-
-
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("odds", [1.0, 4.0])
 def test_two_by_two_is_noncentral_hypergeometric(odds):
-    public = (margin("a") & margin("b")).on(blank((2, 2), ("a", "b")), values=[7, 9, 6, 10])
+    blank = ppd.as_table(np.zeros((2, 2), dtype=int), dims=("a", "b"))
+    public = (margin("a") & margin("b")).on(blank, values=[7, 9, 6, 10])
     with pm.Model(coords={"a": [0, 1], "b": [0, 1]}) as model:
         ppd.models.ConstrainedCounts("x", pm.Poisson.dist(np.array([[odds, 1.0], [1.0, 1.0]])), public, False)
     corner = gibbs_draws(model, 3000)[:, 0]

@@ -33,10 +33,7 @@ TABLE = np.array([[5, 0, 2], [1, 7, 3], [4, 4, 0]])
 
 @pytest.fixture
 def no_exact_sampler(monkeypatch):
-    def declines(structure, law, cells):
-        return Declined(lambda: "too much for exact noise")
-
-    monkeypatch.setattr(sampler_plan, "OFFERS", (declines,))
+    monkeypatch.setattr(sampler_plan, "OFFERS", (lambda *_: Declined(lambda: "too much for exact noise"),))
 
 
 @pytest.mark.usefixtures("no_exact_sampler")
@@ -148,11 +145,8 @@ def test_draws_depend_on_every_word_of_the_stream_only():
     chain = coupled_noise.chain_noise(structure([[1, 1, 0], [0, 1, 1]]), DoubleGeometric("1/4"))
     taken = []
 
-    def stream(words):
-        return lambda n: taken.append(n) or np.array(words, dtype=np.uint64)
-
     def draw(words):
-        return chain.draw(50, stream(words))
+        return chain.draw(50, lambda n: taken.append(n) or np.array(words, dtype=np.uint64))
 
     words = [2**63 + 5, 11, 2**40, 3]
     np.random.seed(1)  # noqa: NPY002  (the global state must not matter)

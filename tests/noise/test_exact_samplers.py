@@ -141,12 +141,6 @@ def class_of_wrong_rate(n, total, epsilon, *rest, right=rejection.draw_class, **
     return right(n, total, epsilon * Fraction(21, 20), *rest, **size)
 
 
-def uncentered(A, sigma):
-    basis = klein(kernel(A))
-    basis = replace(basis, factors=np.zeros_like(basis.factors))
-    return lambda size, stream: draw_gaussian(basis, sigma**2, stream, size=size)
-
-
 WRONG = [  # sampler, scale, draws, and what is replaced
     ("Klein", "1/2", 200_000, {}),
     ("Klein", "21/40", 200_000, {}),
@@ -182,7 +176,9 @@ def test_wrong_variants_are_rejected(monkeypatch, name, scale, size, replaced):
 @pytest.mark.quick_cases(0)
 def test_wrong_centers_without_rejection(monkeypatch):
     monkeypatch.setattr(gaussian, "draw_bernoulli", always)
-    z = uncentered(two_way(3, 3), Fraction(1, 2))(200_000, seeded_stream(3))
+    basis = klein(kernel(two_way(3, 3)))
+    uncentered = replace(basis, factors=np.zeros_like(basis.factors))
+    z = draw_gaussian(uncentered, Fraction(1, 4), seeded_stream(3), size=200_000)
     assert fit(z, margins_law(0.5)) < RARE
 
 

@@ -88,18 +88,14 @@ def test_certified_bounds_of_t(n, total, epsilon):
         assert (1 - cdf[j]) * 2**bits < 1
 
 
-def word_for(ball_number, balls):
-    """Return a word that `bounded` maps to this ball and accepts."""
-    return -(-ball_number * 2**64 // balls) + 1
-
-
 @pytest.mark.parametrize(("n", "total"), [(2, 5), (3, 4), (4, 3), (5, 0), (5, 2), (3, 9)])
 def test_every_composition_has_the_same_number_of_urn_histories(n, total):
     counts = Counter()
     for history in product(*(range(total + 1 + j) for j in range(n - 1))):
         bars = np.zeros((1, n + 1), dtype=np.int64)
         bars[0, n] = total
-        words = np.array([word_for(b, total + 1 + j) for j, b in enumerate(history)], dtype=np.uint64)
+        # words that `bounded` maps to these balls and accepts
+        words = np.array([-(-b * 2**64 // (total + 1 + j)) + 1 for j, b in enumerate(history)], dtype=np.uint64)
         assert polya_urn(words, 0, bars) == n - 1
         bars[:, 1:n].sort(axis=1)
         counts[tuple(np.diff(bars[0]))] += 1

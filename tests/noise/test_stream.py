@@ -193,13 +193,11 @@ def test_the_block_of_the_standard():
 def reference(key, stream, blocks):
     """Return the words of a stream, computed with Python integers."""
 
-    def rotate(x, n):
-        return (x << n | x >> (32 - n)) & 0xFFFFFFFF
-
     def quarter(s, a, b, c, d):
         for x, y, z, n in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
             s[x] = (s[x] + s[y]) & 0xFFFFFFFF
-            s[z] = rotate(s[z] ^ s[x], n)
+            mixed = s[z] ^ s[x]
+            s[z] = (mixed << n | mixed >> (32 - n)) & 0xFFFFFFFF
 
     words = []
     for counter in range(blocks):

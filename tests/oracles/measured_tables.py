@@ -44,10 +44,7 @@ def matrix(rng):
     p = rng.dirichlet(np.ones(14), size=40) + 1e-3
     p /= p.sum(axis=1, keepdims=True)
 
-    def log_weight(y, s):
-        return math.log(p[s, y]) if 0 <= s < 40 else -math.inf
-
-    return ppd.laws.TransitionMatrix(p), log_weight
+    return ppd.laws.TransitionMatrix(p), lambda y, s: math.log(p[s, y]) if 0 <= s < 40 else -math.inf
 
 
 def thresholded(rng):

@@ -66,11 +66,6 @@ def test_the_pair_is_the_worst_of_its_family():
     )  # P = 1 >= z0 and P = 0 <= z1
 
 
-def random_covariance(rng, k):
-    root = rng.normal(size=(2 + k, 2 + k))
-    return root @ root.T
-
-
 def conditional(covariance, v, z, mean=0.0):
     """Law of the statistic given the person's value and public statistics, all with the same mean."""
     inverse = np.linalg.inv(covariance)  # by precisions, not by regression
@@ -82,7 +77,8 @@ def test_normal_against_conditional_laws():
     """The same z on both sides: only the person's coefficient remains; the printed (Delta, z - mean) differs."""
     rng = np.random.default_rng(1)
     for k in (0, 1, 3):
-        covariance, z, width = random_covariance(rng, k), rng.normal(size=k), 2.5
+        root = rng.normal(size=(2 + k, 2 + k))
+        covariance, z, width = root @ root.T, rng.normal(size=k), 2.5
         found = delta_z_normal(covariance, width)
         for v in rng.normal(size=3):
             laws = conditional(covariance, v, z, 0.3), conditional(covariance, v + width, z, 0.3)

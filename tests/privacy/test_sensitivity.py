@@ -71,10 +71,6 @@ def test_the_longest_move_of_the_polytope_is_the_sensitivity(neighbours):
         assert len({tuple(np.sign(m[m != 0][0]) * m) for m in moves.T}) == moves.shape[1]  # none twice, up to sign
 
 
-def reach(shape, points):
-    return np.einsum("ij,ij->j", points, np.linalg.solve(shape, points))
-
-
 def test_ellipsoids_of_known_shapes():
     cube = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).astype(float)
     assert np.allclose(enclosing_ellipsoid(cube), 3 * np.eye(3))
@@ -89,7 +85,7 @@ def test_points_are_inside_and_the_volume_is_certified(m, n):
     points = rng.normal(size=(m, n)) * np.logspace(0, 2, m)[:, None]
     for tolerance in (1e-2, 1e-6):
         shape = enclosing_ellipsoid(points, tolerance=tolerance)
-        assert reach(shape, points).max() <= 1 + 1e-9
+        assert np.einsum("ij,ij->j", points, np.linalg.solve(shape, points)).max() <= 1 + 1e-9
         # any ellipsoid around the points has det at least m^m det(moment), for any weights: here, random ones
         for weights in rng.dirichlet(np.ones(n), size=20):
             moment = (points * weights) @ points.T

@@ -82,12 +82,6 @@ BAD_SERIES = {
 }
 
 
-@pytest.mark.parametrize(("change", "error", "words"), BAD_SERIES.values(), ids=BAD_SERIES)
-def test_inconsistent_series_are_refused_by_line(write, change, error, words):
-    with pytest.raises(error, match=words):
-        series(write, **change)
-
-
 def test_a_part_of_the_state_without_a_code_is_named(write):
     prison = SERIES + "84070003,,Federal Prison,Pennsylvania,0.0,0,0,90,95\n"
     assert series(write, cases=prison).attrs["left_out"] == ["Federal Prison", "Out of PA", "Unassigned"]
@@ -139,10 +133,13 @@ BAD_DAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "error", "words"), BAD_DAYS.values(), ids=BAD_DAYS)
-def test_inconsistent_daily_files_are_refused_by_line(write, change, error, words):
+@pytest.mark.parametrize(("read", "change", "error", "words"), [
+    *(pytest.param(series, *case, id=f"series: {name}") for name, case in BAD_SERIES.items()),
+    *(pytest.param(daily, *case, id=f"daily: {name}") for name, case in BAD_DAYS.items()),
+])  # fmt: skip
+def test_inconsistent_files_are_refused_by_line(write, read, change, error, words):
     with pytest.raises(error, match=words):
-        daily(write, **change)
+        read(write, **change)
 
 
 HEADER = "GISJOIN,STATE,COUNTY,H7V001_sf,H7V001_dp,H72002_sf,H72002_dp"

@@ -349,8 +349,7 @@ def _variable(i: int, window: Window, mass: arb, exact: bool) -> EliminationFact
 
 
 def _start(dimensions: int, exact: bool) -> PartialSumTable:
-    one = np.empty((1,) * dimensions, dtype=object if exact else np.float64)
-    one[...] = arb(1) if exact else 1.0
+    one = np.full((1,) * dimensions, arb(1) if exact else 1.0, dtype=object if exact else np.float64)
     return PartialSumTable(np.zeros(dimensions, dtype=np.int64), one, 0.0, UNDERFLOW)
 
 

@@ -196,10 +196,9 @@ class ScaleMixture:
                 yield drawn.z
 
     def _kept_for_spanning_tree(self, z: Integers, stream: BitStream) -> bool:
-        def supported(wide: Flags) -> bool:
-            return self.system.support(wide, self.path) is not None
-
-        return kept_for_spanning_tree(z, self.epsilon, self.width, supported, stream)
+        return kept_for_spanning_tree(
+            z, self.epsilon, self.width, lambda wide: self.system.support(wide, self.path) is not None, stream
+        )
 
     def log_keep(self, drawn: Drawn, t: Reals) -> float:
         """Return the log acceptance probability of noise given its scales."""
