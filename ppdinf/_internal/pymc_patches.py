@@ -20,7 +20,6 @@ from ppdinf._internal.pymc_compat import (
     Op,
     OpToRewriterTracker,
     Subtensor,
-    Variable,
     forward,
     indices_from_subtensor,
     local_dimshuffle_subtensor,
@@ -166,8 +165,4 @@ def _chooses_one_constant(fgraph: FunctionGraph, node: Apply) -> bool:
     return isinstance(left, Constant) and left.type == node.outputs[0].type and left.equals(right)
 
 
-def _constant(own: Callable[..., Any], fgraph: FunctionGraph, node: Apply) -> list[Variable]:
-    return [node.inputs[1]]
-
-
-replace("local_useless_switch", _constant, _chooses_one_constant)
+replace("local_useless_switch", lambda own, fgraph, node: [node.inputs[1]], _chooses_one_constant)

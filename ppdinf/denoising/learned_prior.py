@@ -271,9 +271,9 @@ class LearnedPrior:
         orders = [members[np.argsort(labels[members], kind="stable")] for labels in codes]
         counts = [np.bincount(labels[members], minlength=size) for labels, size in zip(codes, sizes, strict=True)]
         numbers = np.concatenate([np.zeros(0, dtype=np.int64), *counts])
-        persons = [np.bincount(labels, start, cells.size) for labels, cells in zip(codes, counts, strict=True)]
-        sparse = [n.max() <= FEW and (x < SPARSE * n).any() for x, n in zip(persons, counts, strict=True)]
-        turns = np.repeat(np.arange(sizes.size), np.where(sparse, TURNS, 1))
+        sparse = [(np.bincount(k, start, n.size) < SPARSE * n).any() for k, n in zip(codes, counts, strict=True)]
+        few = [n.max() <= FEW for n in counts]
+        turns = np.repeat(np.arange(sizes.size), np.where(np.logical_and(sparse, few), TURNS, 1))
         level = float(np.log(max(start[possible].mean(), 0.01))) if possible.any() else 0.0
         log_h, h = np.empty(largest + 1), np.empty(largest + 1)
         self.arrays = Prior(

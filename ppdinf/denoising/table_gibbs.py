@@ -25,18 +25,7 @@ from ppdinf.distributions.build_fiber import TableSupport, feasible_start, fiber
 from ppdinf.distributions.marginalization import why_not_marginalizable
 from ppdinf.distributions.observed_measurements import ObservedMeasurements
 from ppdinf.fiber.gibbs.cell_quantiles import knots_of, log_weights_at
-from ppdinf.fiber.gibbs.joint_move import (
-    FREE,
-    HELD,
-    MOST,
-    WITH_PRIOR,
-    Block,
-    Bounds,
-    GaussianBlock,
-    Noise,
-    gaussian_block,
-    joint_moves,
-)
+from ppdinf.fiber.gibbs.joint_move import FREE, HELD, Block, Bounds, GaussianBlock, Noise, gaussian_block, joint_moves
 from ppdinf.fiber.gibbs.line_gibbs import NO_SUMS, CellWeights, cell_weights, walk_by_slices, walk_tables
 from ppdinf.fiber.gibbs.measured_sums import Measured, MeasuredSums, Mixtures, draw_scales, no_sums
 from ppdinf.fiber.gibbs.table_update import Directions, advance, directions, random_truncation
@@ -284,11 +273,11 @@ class TableGibbs:
                 "noise is Gaussian and sums are known more precisely than cells."
             )
 
-    def block(self, means: Reals, most: int = WITH_PRIOR) -> tuple[GaussianBlock, Integers]:
+    def block(self, means: Reals, *, alone: bool = False) -> tuple[GaussianBlock, Integers]:
         """Choose the cells of a joint block from mean counts, and for every other cell a partner with equal sums."""
         distance = np.minimum(means - self.limits[0], self.limits[1] - means)
         distance[self.fiber.fixed] = -np.inf
-        block, A = gaussian_block(self.fiber, self.precision, distance, most), self.fiber.system.A
+        block, A = gaussian_block(self.fiber, self.precision, distance, alone), self.fiber.system.A
         partner = np.full(means.size, FREE)
         if A.shape[0]:
             constrained = np.flatnonzero((np.diff(sp.csc_array(A).indptr) > 0) & ~self.fiber.fixed)
@@ -362,7 +351,8 @@ class Chain:
 
     def _set_blocks(self, means: Reals) -> None:
         """Choose the cells that are updated alone, and those that are updated with the prior."""
-        self._step, self._alone, self._block = 1.0, self._tables.block(means, MOST)[0], self._tables.block(means)
+        tables, self._step = self._tables, 1.0
+        self._alone, self._block = tables.block(means, alone=True)[0], tables.block(means)
 
     def _walk(self, log_h: Reals, slope: Reals) -> None:
         """Set the next table of a batch, whose weights are constant."""

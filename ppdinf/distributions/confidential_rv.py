@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from pymc import logp
 
 from ppdinf._internal.pymc_compat import (
-    Apply,
     CheckAndRaise,
     Op,
     RandomType,
@@ -327,8 +326,10 @@ def confidential(
     auxiliary: TensorVariable | None = None,
 ) -> TensorVariable:
     """Wrap an unnamed distribution that has the shape of the table."""
-    inputs, inner, node = _reopen(dist)
-    outputs = [node.default_output(), *_rngs(node.outputs)]
+    inputs = [pt.random.shared_rng(seed=None) if isinstance(inp.type, RandomType) else inp for inp in dist.owner.inputs]
+    inner = [inp if isinstance(inp.type, RandomType) else inp.type() for inp in inputs]
+    node = dist.owner.op.make_node(*inner)
+    outputs = [node.default_output(), *(out for out in node.outputs if isinstance(out.type, RandomType))]
     given = [] if auxiliary is None else [auxiliary]
     return ConfidentialRV(
         [*inner, *(v.type() for v in given)], outputs, base_op=node.op, observed=observed, fiber=fiber, start=start,
@@ -348,14 +349,3 @@ def _confidential_logp(
 @_support_point.register(ConfidentialRV)
 def _confidential_support_point(op: ConfidentialRV, rv: TensorVariable, *inputs: Variable) -> TensorVariable:
     return pt.constant(op.start)
-
-
-def _reopen(dist: TensorVariable) -> tuple[list[Variable], list[Variable], Apply]:
-    """Return the outer inputs of an unnamed distribution, its inner inputs, and its node on the inner inputs."""
-    inputs = [pt.random.shared_rng(seed=None) if isinstance(inp.type, RandomType) else inp for inp in dist.owner.inputs]
-    inner = [inp if isinstance(inp.type, RandomType) else inp.type() for inp in inputs]
-    return inputs, inner, dist.owner.op.make_node(*inner)
-
-
-def _rngs(outputs: list[Variable]) -> list[Variable]:
-    return [out for out in outputs if isinstance(out.type, RandomType)]

@@ -126,13 +126,13 @@ NOBODY = GaussianBlock(np.zeros(0, dtype=np.int64), sp.csc_array((0, 0), dtype=n
 """No cells."""
 
 
-def gaussian_block(fiber: Fiber, precision: Reals, away: Reals, most: int) -> GaussianBlock:
+def gaussian_block(fiber: Fiber, precision: Reals, away: Reals, alone: bool) -> GaussianBlock:
     """Return the cells that can be updated together; none if noise of sums is not Gaussian or the cells are too few."""
     measured = fiber.coupling
     if not isinstance(measured, MeasuredSums) or measured.mixtures or (measured.precision == 0).any():
         return NOBODY
     far = np.multiply(away, np.sqrt(precision), out=np.zeros(precision.size), where=precision > 0)
-    cells = np.sort(np.argsort(-far, kind="stable")[: min(most, int((far > AWAY).sum()))])
+    cells = np.sort(np.argsort(-far, kind="stable")[: min(MOST if alone else WITH_PRIOR, (far > AWAY).sum())])
     if cells.size < FEWEST:
         return NOBODY
     exact = sp.csr_array(fiber.system.A)[:, cells]

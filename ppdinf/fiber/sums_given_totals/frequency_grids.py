@@ -177,7 +177,10 @@ def grids_of(
     group, made = np.full((target.size, 3), -1), 0
     place: list[NDArray] = []
     tables: list[NDArray] = []
-    of_row, half = _where(pieces)
+    of_row, half = np.full(len(pieces.table), -1), np.ones(len(pieces.table))  # row and half-width of each piece
+    for r, (_, units, start, scale) in enumerate(pieces.first):
+        for begin, count in pieces.unit[start : start + units]:
+            of_row[begin : begin + count], half[begin : begin + count] = r, 0.5 / (scale * max(count, 1))
     rows = np.unique(row[np.isin(block, list(wanted))])
     parts = _cut(by_row, pieces, np.flatnonzero(np.isin(of_row, rows)), of_row, half, middle)
     fit = _fit(pieces, of_row, parts, middle)
@@ -198,12 +201,3 @@ def grids_of(
     if not tables:
         return Grids(group, *NO_GRIDS[1:])
     return Grids(group, np.array(place), np.concatenate(tables))
-
-
-def _where(pieces: Pieces) -> tuple[NDArray, NDArray]:
-    """Return the row and the half-width of every piece."""
-    of_row, half = np.full(len(pieces.table), -1), np.ones(len(pieces.table))
-    for r, (_, units, start, scale) in enumerate(pieces.first):
-        for begin, count in pieces.unit[start : start + units]:
-            of_row[begin : begin + count], half[begin : begin + count] = r, 0.5 / (scale * max(count, 1))
-    return of_row, half
